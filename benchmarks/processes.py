@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -31,6 +31,36 @@ def cpu_seconds(*pids: int) -> float:
         fields = shown.rpartition(")")[2].split()
         ticks += int(fields[_UTIME]) + int(fields[_STIME])
     return ticks / _TICKS_PER_SECOND
+
+
+def waited_seconds(*pids: int) -> float:
+    """How long processes were ready to run and had no core; one that is gone counts nothing."""
+    waited_ns = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                waited_ns += int(thread.read_text().split()[1])
+            except OSError:
+                continue
+    return waited_ns / 1e9
+
+
+@contextmanager
+def first_in_line(*pids: int) -> Iterator[bool]:
+    """Processes that get a core before all others, as if each had its own; False: not allowed."""
+    threads = [int(path.name) for pid in pids for path in Path(f"/proc/{pid}/task").iterdir()]
+    try:
+        for thread in threads:
+            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
+    except (PermissionError, ProcessLookupError):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        for thread in threads:
+            with suppress(ProcessLookupError):
+                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
 def family(pid: int) -> list[int]:

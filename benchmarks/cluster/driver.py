@@ -28,7 +28,7 @@ from benchmarks.full_job.load import NODES, SESSIONS
 from benchmarks.full_job.nodes import HoldingNode, Node, open_nodes
 from benchmarks.full_job.sessions import QuietSession, Session, connect_sessions
 from benchmarks.full_job.tally import Tally
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, waited_seconds
 
 IDLE_SECONDS = 1.0
 CATCH_UP_SECONDS = 0.1
@@ -90,8 +90,9 @@ async def _round(
     place = load.place
     read_at, before = time.monotonic(), await _readings(place)
     # Reading takes the instances' time as well, so that the work is measured in between.
-    jobs, started, cpu = tally.jobs, time.monotonic(), _cpu(place)
+    jobs, started, cpu, waited = tally.jobs, time.monotonic(), _cpu(place), _waited(place)
     await asyncio.sleep(load.seconds)
+    waited = _waited(place) - waited
     scheduler_cpu, redis_cpu = (now - then for now, then in zip(_cpu(place), cpu, strict=True))
     jobs, seconds = tally.jobs - jobs, time.monotonic() - started
     read_seconds = time.monotonic() - read_at
@@ -103,6 +104,7 @@ async def _round(
         redis_cpu,
         during.operations_a_job(idle, read_seconds / idle_seconds),
         during.p99_allocation_ms(),
+        waited,
     )
 
 
@@ -186,6 +188,11 @@ async def _readings(place: Place) -> Readings:
 def _cpu(place: Place) -> tuple[float, float]:
     redis = cpu_seconds(place.redis.pid) if place.redis is not None else 0.0
     return cpu_seconds(*(instance.pid for instance in place.instances)), redis
+
+
+def _waited(place: Place) -> float:
+    servers = (*place.instances, place.redis) if place.redis is not None else place.instances
+    return waited_seconds(*(server.pid for server in servers))
 
 
 async def main(load: Load) -> list[Outcome] | Weighed | Waits:

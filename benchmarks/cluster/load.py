@@ -72,6 +72,12 @@ class Outcome(msgspec.Struct, frozen=True):
     operations: dict[str, float]
     """Of the ledger, the records and the cluster, for each job, without those that idling costs."""
     p99_allocation_ms: float
+    waited_seconds: float = 0.0
+    """How long instances and Redis were ready to run and had no core."""
+
+    @property
+    def waited_us(self) -> float:
+        return self.waited_seconds * 1e6 / max(1, self.jobs)
 
     @property
     def scheduler_us(self) -> float:

@@ -26,6 +26,7 @@ from benchmarks.full_job.comparison import FULL, QUICK, Effort
 from benchmarks.full_job.figures import Figures
 from benchmarks.full_job.load import NODES, SESSIONS, Address
 from benchmarks.full_job.page import record
+from benchmarks.processes import first_in_line
 
 HOLD_RATIO = {"node local": 2.5, "node remote": 4.0}
 """At most so many times the CPU of the memory ledger, in all instances together."""
@@ -104,6 +105,9 @@ class Speed:
     redis_us: float
     jobs_per_second: float
     half_p99_ms: float
+    half_waited_us: float
+    first_p99_ms: float | None
+    """The same when instances and Redis get a core before the driver; None: not allowed here."""
     operations: dict[str, float]
 
     @property
@@ -116,12 +120,18 @@ def _at_full_speed(layout: Layout, effort: Effort, say: Say) -> Speed:
     with layout.place() as place:
         rounds = drive(FullSpeed(place, *times), list[Outcome])
         rate = median(outcome.jobs_per_second for outcome in rounds)
-        half = drive(Paced(place, rate / 2, *times), list[Outcome])
+        at_half = Paced(place, rate / 2, *times)
+        half = drive(at_half, list[Outcome])
+        redis = (place.redis.pid,) if place.redis is not None else ()
+        with first_in_line(*(each.pid for each in place.instances), *redis) as allowed:
+            first = drive(at_half, list[Outcome]) if allowed else []
     speed = Speed(
         median(outcome.scheduler_us for outcome in rounds),
         median(outcome.redis_us for outcome in rounds),
         rate,
         median(outcome.p99_allocation_ms for outcome in half),
+        median(outcome.waited_us for outcome in half),
+        median(outcome.p99_allocation_ms for outcome in first) if first else None,
         rounds[-1].operations,
     )
     say(
@@ -149,7 +159,17 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
     figures = Figures(
         f"Full job over WebSocket, text, MessagePack, {NODES} nodes, {SESSIONS} sessions: "
         "CPU microseconds a job",
-        ("ledger", "scheduler", "to memory", "Redis", "together", "jobs/s", "p99 at half load"),
+        (
+            "ledger",
+            "scheduler",
+            "to memory",
+            "Redis",
+            "together",
+            "jobs/s",
+            "p99 at half load",
+            "waited",
+            "p99, servers first",
+        ),
     )
     memory_us = found["memory"].scheduler_us
     for name, speed in found.items():
@@ -162,6 +182,8 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
                 f"{speed.together_us:.0f}",
                 f"{speed.jobs_per_second:,.0f}",
                 f"{speed.half_p99_ms:.1f} ms",
+                f"{speed.half_waited_us:.0f} us",
+                "" if speed.first_p99_ms is None else f"{speed.first_p99_ms:.1f} ms",
             )
         )
     for name, most in HOLD_RATIO.items():
@@ -184,7 +206,10 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
         )
     one, two = found["node local"], found["two instances"]
     figures.notes += [
-        "The p99 is read from the histogram scheduler_dispatch_latency_seconds.",
+        "The p99 is read from the histogram scheduler_dispatch_latency_seconds. Waited: how long a "
+        "job's instances and Redis were ready to run at half load and had no core, because the "
+        "driver or another of them had it. Servers first: the p99 under the same load when "
+        "instances and Redis get a core before everything else, as if each had its own.",
         f"Two instances against one: {two.jobs_per_second / one.jobs_per_second:.2f} x the jobs/s. "
         "Instances, Redis and the driver share the machine's cores, so that this does not show "
         "what two machines do; CPU a job does.",

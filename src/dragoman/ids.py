@@ -103,6 +103,12 @@ def new_job_id_for(random: Random, tenant: str, request_id: str, target_key: str
     return JobId(f"j-{shard:02x}{digits}{random.getrandbits(4 * _JOB_DIGITS):012x}")
 
 
+def place_in(job_id: str) -> tuple[int, str] | None:
+    """The shard and the request that a job_id names, or None when the text is no such job_id."""
+    request = request_in(job_id)
+    return None if request is None else (_SHARDS[job_id[2:4]], request)
+
+
 def request_in(job_id: str) -> str | None:
     """The digits of the request that a job_id names, or None when the text is no such job_id."""
     if len(job_id) != _JOB_ID_LENGTH or not job_id.startswith("j-"):

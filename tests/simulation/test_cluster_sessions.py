@@ -18,7 +18,7 @@ from tests.simulation.roaming import (
 from tests.simulation.speakers import BYTES_PER_MS
 
 from dragoman.live.protocol import AudioChunk, MissingResult, SessionState
-from dragoman.live.sessions.record_writer import FIRST_PAUSE_SECONDS
+from dragoman.live.sessions.record_writer import ACKNOWLEDGED_SECONDS, FIRST_PAUSE_SECONDS
 from dragoman.testing import JobEnding, seconds
 
 
@@ -331,7 +331,7 @@ def test_what_would_be_written_again_is_what_is_stored() -> None:
             if number == 6:
                 await speaker.beat(4)
                 node.behaviour.answer = JobEnding.NEVER
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(ACKNOWLEDGED_SECONDS + 0.05)
             assert session.writer.known() == await world.ledger.read_session(speaker.session_id)
 
     play_together(story)

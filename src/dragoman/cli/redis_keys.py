@@ -17,7 +17,7 @@ _INTRODUCTION = f"""\
 What Dragoman keeps in Redis when `cluster.enabled` is on. Every key begins with
 `cluster.key_prefix` and the version of the data model: `dragoman:v1:{MODEL}:` unless another prefix
 is set. The part in braces is the hash tag: keys with the same tag live on the same server of a
-Redis Cluster, and one call to Redis never touches two tags.
+Redis Cluster, where one call never touches two tags.
 
 Values are packed; do not change them by hand. `dragoman cluster check` compares them with each
 other, and `dragoman cluster check --repair` puts right what does not fit. Deleting all keys is

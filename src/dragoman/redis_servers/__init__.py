@@ -5,7 +5,7 @@ Needs the extra `cluster`; rooms that can do without Redis import this one only 
 
 from dragoman.redis_servers.connection import Reply
 from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, RedisServerFacts, ask_redis, misfit
-from dragoman.redis_servers.gathering import RedisPipeline
+from dragoman.redis_servers.gathering import RedisPipeline, settle
 from dragoman.redis_servers.key_families import MODEL, KeyFamily, family_of, versioned
 from dragoman.redis_servers.operations import KeyTag, Operations
 from dragoman.redis_servers.requests import (
@@ -43,5 +43,6 @@ __all__ = [
     "family_of",
     "misfit",
     "open_servers",
+    "settle",
     "versioned",
 ]

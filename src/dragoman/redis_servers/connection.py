@@ -32,11 +32,16 @@ class TryAgain(exceptions.ResponseError):
     """Some of the keys have moved to another server and some have not yet."""
 
 
+class CrossSlot(exceptions.ResponseError):
+    """The keys of one command lie in several places."""
+
+
 class NotAllowed(exceptions.ResponseError):
     """The user that the connection speaks for may not do that."""
 
 
 _OWN_ERRORS: dict[str, type[exceptions.ResponseError]] = {
+    "CROSSSLOT": CrossSlot,
     "NOPERM": NotAllowed,
     "TRYAGAIN": TryAgain,
 }

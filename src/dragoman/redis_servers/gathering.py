@@ -26,6 +26,7 @@ from redis.exceptions import (
 from dragoman.errors import DependencyDown, DragomanError, InternalError
 from dragoman.observability import get_logger
 from dragoman.redis_servers.connection import (
+    CrossSlot,
     FunctionNotFound,
     NotAllowed,
     RedisConnection,
@@ -34,8 +35,8 @@ from dragoman.redis_servers.connection import (
     TryAgain,
     connect,
 )
-from dragoman.redis_servers.requests import Command, RedisRequest
-from dragoman.redis_servers.servers import Servers
+from dragoman.redis_servers.requests import Command, FunctionCall, RedisRequest, run_together
+from dragoman.redis_servers.servers import ANY_LANE, Servers
 
 log = get_logger("dragoman.redis")
 
@@ -51,6 +52,9 @@ _OUT_OF_MEMORY = "OOM "
 
 _GATHER_SECONDS = 0.001
 """How many batches may be on their way to a distant server before it answers."""
+
+_MOST_TOGETHER = 32
+"""Functions that one call runs: while it does, the server does nothing else."""
 
 _MOVING_SECONDS = 0.02
 """How long to wait while some of the keys are on one server and some on another."""
@@ -73,8 +77,9 @@ class _Asking:
     """A request, and what is called with its reply."""
 
     __slots__ = (
-        "_caller",
         "asked_at",
+        "by_itself",
+        "caller",
         "led_on",
         "loads_seen",
         "loads_with",
@@ -95,13 +100,15 @@ class _Asking:
         then: Then,
         asked_at: float,
     ) -> None:
-        self._caller = caller
+        self.caller = caller
         self.tag = tag
         self.name = name
         self.request = request
         self.then = then
         self.asked_at = asked_at
         self.led_on = 0
+        self.by_itself = False
+        """Whether it was refused with others, and goes by itself from now on."""
         self.moving = False
         """Whether its keys are just moving to the server that is asked next."""
         self.loads_with = False
@@ -112,7 +119,7 @@ class _Asking:
         """Why the server did not take its library."""
 
     def answered(self, connection: RedisConnection, reply: Reply) -> None:
-        caller = self._caller
+        caller = self.caller
         if isinstance(reply, ResponseError):
             caller.failed(self, connection, reply)
             return
@@ -120,7 +127,7 @@ class _Asking:
         self.tell(reply, None)
 
     def refused(self, why: str) -> None:
-        self._caller.refused(self, why)
+        self.caller.refused(self, why)
 
     def tell(self, reply: Reply, error: DragomanError | None) -> None:
         """Tell the asker; one that fails must not keep others from their replies."""
@@ -128,6 +135,40 @@ class _Asking:
             self.then(reply, error)
         except Exception:
             log.exception("redis_reply_not_taken", operation=self.name)
+
+
+class _Batch:
+    """Requests that one call runs, one after the other."""
+
+    def __init__(self, askings: Sequence[_Asking]) -> None:
+        self._askings = askings
+        self.asked_at = askings[0].asked_at
+
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
+        if isinstance(reply, ResponseError):
+            # The call was not run at all; each asker finds out what that means for it.
+            for asking in self._askings:
+                asking.by_itself = True
+                asking.answered(connection, reply)
+            return
+        if len(reply) != len(self._askings):
+            self.refused("cannot be understood")
+            return
+        caller = self._askings[0].caller
+        now, on_answer = caller.time(), caller.on_answer
+        for asking, own in zip(self._askings, reply, strict=True):
+            if isinstance(own, ResponseError):
+                caller.failed(asking, connection, own)
+                continue
+            on_answer(asking.name, now - asking.asked_at)
+            try:
+                asking.then(own, None)
+            except Exception:
+                log.exception("redis_reply_not_taken", operation=asking.name)
+
+    def refused(self, why: str) -> None:
+        for asking in self._askings:
+            asking.refused(why)
 
 
 class _Nobody:
@@ -195,12 +236,18 @@ class RedisPipeline:
         The reply is passed on where it is read, without a task or a future.
         """
         asking = _Asking(self, tag, name, request, then, self.time())
-        self._queue(self._servers.lane(tag), asking)
+        lane = self._servers.lane(tag) if self._servers.one_tag_a_call else ANY_LANE
+        queue = self._queues.get(lane)
+        if queue is not None:
+            # It was begun in this turn, or waits for earlier answers: it is sent all the same.
+            queue.append(asking)
+        else:
+            self._queue(lane, asking)
 
     def ask(self, tag: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
         """Send a request to the server that holds a tag, for one who waits for the reply."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.send(tag, name, request, partial(_settle, reply))
+        self.send(tag, name, request, partial(settle, reply))
         return reply
 
     async def masters(self) -> tuple[str, ...]:
@@ -213,7 +260,7 @@ class RedisPipeline:
     def ask_master(self, lane: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
         """Send a request that is about no tag to a server, such as one to look through its keys."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        then = partial(_settle, reply)
+        then = partial(settle, reply)
         self._queue(lane, _Asking(self, "", name, request, then, self.time()))
         return reply
 
@@ -283,8 +330,11 @@ class RedisPipeline:
         self.exchanges += 1
         commands: list[Command] = []
         askers: list[ReplyWaiter] = []
+        batches: dict[tuple[str, str], list[_Asking]] = {}
+        gathers, one_tag_a_call = len(queue) > 1, self._servers.one_tag_a_call
         for asking in queue:
-            library = asking.request.library
+            request = asking.request
+            library = request.library
             if library is not None:
                 if asking.loads_with:
                     connection.loads[library.name] += 1
@@ -296,8 +346,30 @@ class RedisPipeline:
                 commands.append(_ASKING)
                 askers.append(_Nobody(asking.asked_at))
                 asking.moving = False
-            commands.append(asking.request.command(connection.known))
+            elif gathers and type(request) is FunctionCall and not asking.by_itself:
+                together = request.place.together
+                if together and request.is_short:
+                    tag = asking.tag if one_tag_a_call else ""
+                    batch = batches.get((together, tag))
+                    if batch is None:
+                        batches[together, tag] = [asking]
+                    else:
+                        batch.append(asking)
+                    continue
+            commands.append(request.command(connection.known))
             askers.append(asking)
+        # What may run without memory comes first: it is what frees slots.
+        for kind in sorted(batches, reverse=True):
+            askings = batches[kind]
+            for start in range(0, len(askings), _MOST_TOGETHER):
+                some = askings[start : start + _MOST_TOGETHER]
+                if len(some) == 1:
+                    commands.append(some[0].request.command(connection.known))
+                    askers.append(some[0])
+                else:
+                    calls: list[FunctionCall] = [each.request for each in some]  # type: ignore[misc]
+                    commands.append(run_together(calls))
+                    askers.append(_Batch(some))
         connection.ask(commands, askers)
 
     async def _open(self, lane: str) -> None:
@@ -358,6 +430,11 @@ class RedisPipeline:
             asking.loads_with = connection.loads[library.name] == asking.loads_seen
             self._send(connection, (asking,))
             return True
+        if isinstance(error, CrossSlot):
+            # A Cluster behind one address.
+            self._servers.one_tag_a_call = True
+            self._send(connection, (asking,))
+            return True
         if isinstance(error, AskError):
             asking.moving = not isinstance(error, MovedError)
             self._queue(self._servers.lane_named_by(error), asking)
@@ -406,7 +483,7 @@ class RedisPipeline:
         return DependencyDown(f"Redis {what}", retry_after_ms=self._timeout_ms)
 
 
-def _settle(waiting: asyncio.Future[Reply], reply: Reply, error: DragomanError | None) -> None:
+def settle(waiting: asyncio.Future[Reply], reply: Reply, error: DragomanError | None) -> None:
     """Tell one who waits; it may have gone."""
     if waiting.done():
         return

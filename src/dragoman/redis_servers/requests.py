@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha1
+from importlib.resources import files
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -14,11 +16,18 @@ Command: TypeAlias = tuple[Argument, ...]
 _VERSION_DIGITS = 10
 
 _REGISTER = """
+local OPERATIONS = {{}}
 local function register(name, callback, ...)
+  OPERATIONS[#OPERATIONS + 1] = callback
   redis.register_function{{
     function_name = 'dragoman_{stem}_{version}_' .. name, callback = callback, flags = {{...}}}}
 end
 """
+_REGISTERED = re.compile(r"^register\('(\w+)'(.*)", re.MULTILINE)
+_TOGETHER = (files("dragoman.redis_servers") / "lua" / "together.lua").read_text("utf-8")
+
+MOST_WORDS = 255
+"""Keys, or arguments, of a call that may be run together with others."""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -34,6 +43,17 @@ class Script(msgspec.Struct, frozen=True):
         return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest(), keys)
 
 
+class FunctionPlace(msgspec.Struct, frozen=True):
+    """A function among those of its library."""
+
+    name: str
+    """As the server knows it."""
+    number: int
+    together: str
+    """What runs it with others, as the server knows it: as much memory as they need, or only as
+    there is; empty where it runs by itself."""
+
+
 class FunctionLibrary(msgspec.Struct, frozen=True):
     """Functions as the server gets them. Their names end with a hash of the source, so that the
     functions of two versions are there side by side."""
@@ -41,23 +61,42 @@ class FunctionLibrary(msgspec.Struct, frozen=True):
     name: str
     source: str
     version: str
+    places: dict[str, FunctionPlace]
+    """By the functions' names in the library."""
 
     @classmethod
     def of(cls, stem: str, parts: Sequence[str]) -> FunctionLibrary:
-        """A library of Lua texts, which call `register(name, function, flags...)`."""
-        text = "\n".join(parts)
+        """A library of Lua texts, which call `register(name, function, flags...)`, each call on a
+        line of its own."""
+        text = "\n".join((*parts, _TOGETHER))
         version = sha1(text.encode(), usedforsecurity=False).hexdigest()[:_VERSION_DIGITS]
         name = f"dragoman_{stem}_{version}"
         register = _REGISTER.format(stem=stem, version=version)
-        return cls(name, f"#!lua name={name}\n{register}\n{text}", version)
+        places = {
+            function: FunctionPlace(f"{name}_{function}", number, _runs_together(name, flags))
+            for number, (function, flags) in enumerate(_REGISTERED.findall(text), 1)
+        }
+        return cls(name, f"#!lua name={name}\n{register}\n{text}", version, places)
 
     def function(self, name: str) -> str:
         """The name that the server knows a function by."""
-        return f"{self.name}_{name}"
+        return self.places[name].name
+
+    def call(
+        self, name: str, keys: tuple[Argument, ...], arguments: tuple[Argument, ...]
+    ) -> FunctionCall:
+        """One run of a function on the keys of one tag."""
+        return FunctionCall(self, self.places[name], keys, arguments)
 
     @property
     def load(self) -> Command:
         return ("FUNCTION", "LOAD", "REPLACE", self.source)
+
+
+def _runs_together(library: str, flags: str) -> str:
+    if "no-writes" in flags:
+        return ""
+    return f"{library}_together_allow_oom" if "allow-oom" in flags else f"{library}_together"
 
 
 class RedisRequest(Protocol):
@@ -100,20 +139,42 @@ class ScriptCall(msgspec.Struct, frozen=True):
         return None
 
 
-class FunctionCall(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     """One run of a function on the keys of one tag."""
 
     library: FunctionLibrary
-    function: str
-    """As the server knows it."""
+    place: FunctionPlace
     keys: tuple[Argument, ...]
     arguments: tuple[Argument, ...]
 
     def command(self, known: set[str]) -> Command:
-        return ("FCALL", self.function, len(self.keys), *self.keys, *self.arguments)
+        return ("FCALL", self.place.name, len(self.keys), *self.keys, *self.arguments)
 
     def unknown(self, known: set[str]) -> None:
         """What a server has of libraries is not remembered: it is asked, and says so."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has few enough words to be run with others."""
+        return 0 < len(self.keys) <= MOST_WORDS >= len(self.arguments)
+
+
+def run_together(calls: Sequence[FunctionCall]) -> Command:
+    """One command for calls of a library that the same function runs together."""
+    plan = bytearray()
+    keys: list[Argument] = []
+    arguments: list[Argument] = []
+    before: tuple[Argument, ...] = ()
+    for call in calls:
+        its_keys, its_arguments = call.keys, call.arguments
+        if its_keys is before:
+            plan += bytes((call.place.number, 0, len(its_arguments)))
+        else:
+            plan += bytes((call.place.number, len(its_keys), len(its_arguments)))
+            keys += its_keys
+            before = its_keys
+        arguments += its_arguments
+    return ("FCALL", calls[0].place.together, len(keys), *keys, bytes(plan), *arguments)
 
 
 class Plain(msgspec.Struct, frozen=True):

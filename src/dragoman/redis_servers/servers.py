@@ -32,6 +32,9 @@ ANY_LANE = ""
 class Servers(Protocol):
     """The way to the server that holds a tag."""
 
+    one_tag_a_call: bool
+    """Whether a call may name keys of one tag only."""
+
     def lane(self, tag: str) -> str:
         """Name the server that holds a tag; commands of one lane travel together."""
         ...
@@ -68,6 +71,7 @@ class SingleServer:
     """One Redis: every tag is in the same place."""
 
     def __init__(self, url: str, timeout_ms: int) -> None:
+        self.one_tag_a_call = False
         self._pool = ConnectionPool.from_url(url, **_options(timeout_ms), socket_timeout=None)
 
     def lane(self, tag: str) -> str:
@@ -102,6 +106,7 @@ class ClusterServers:
         )
         # The client itself would learn every command there is, too, before it is of use.
         self._map = client.nodes_manager
+        self.one_tag_a_call = True
         self._ready = False
         self._listeners = 0
         self._learning: asyncio.Task[None] | None = None

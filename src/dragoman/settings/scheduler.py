@@ -228,7 +228,7 @@ class SelectionSettings(Section):
     prefer_local: bool = Field(
         default=True,
         description="In a cluster, nodes of the instance that has the job come first, while one of "
-        "them has a free slot.",
+        "them has a free slot that no waiting instance was just woken for.",
     )
 
 

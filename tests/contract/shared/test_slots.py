@@ -15,6 +15,7 @@ from tests.contract.shared.bench import (
     RUN_MS,
     THERE,
     TOMBSTONE_MS,
+    Attempt,
     Bench,
     Node,
     as_attempt,
@@ -35,7 +36,7 @@ from dragoman.live.ledger import (
     Times,
 )
 from dragoman.live.protocol import AttemptState, JobClass, Outcome
-from dragoman.live.shared import WAITING_MS
+from dragoman.live.shared import PROMISED_MS, WAITING_MS
 from dragoman.live.shared import records as r
 
 BATCH = JobClass.BATCH
@@ -75,6 +76,31 @@ def test_headroom_is_counted_over_all_candidates_near_or_not(bench: Bench) -> No
         assert isinstance(granted, r.Granted)
         assert granted.node_id == near.node_id
     assert bench.try_reserve(near, far, **how) == r.Full(headroom=True)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_near_slot_is_left_to_the_instance_that_was_woken_for_it(
+    bench: Bench, strategy: Strategy
+) -> None:
+    near, far = bench.join("n-1", slots=5), bench.join("n-2", slots=5)
+
+    def granted(*nodes: Node) -> Attempt:
+        ask = bench.ask(*nodes, strategy=strategy, near=1 << near.index)
+        answer = bench(bench.ledger.reserve(ask))
+        assert isinstance(answer, r.Granted)
+        return as_attempt(ask, answer)
+
+    held = [granted(near) for _ in range(5)]
+    wait(bench, "i-waits", near)
+    for attempt in held[:3]:
+        bench.finish(attempt)
+    assert [granted(near, far).node_id for _ in range(5)] == 5 * [far.node_id]
+    # There is no other one left.
+    assert granted(near, far).node_id == near.node_id
+    taken = bench.try_reserve(near, strategy=strategy, instance_id=InstanceId("i-waits"))
+    assert isinstance(taken, r.Granted)
+    bench.advance(2 * PROMISED_MS / 1000)
+    assert granted(near, far).node_id == near.node_id
 
 
 @pytest.mark.parametrize("strategy", Strategy)

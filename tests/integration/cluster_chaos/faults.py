@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from random import Random
 
@@ -47,6 +47,10 @@ AT_AN_INSTANCE = frozenset(
 AT_NODES = frozenset({Kind.KILL_NODES, Kind.PAUSE_NODES})
 LOSES_DATA = frozenset({Kind.EMPTY_REDIS, Kind.AGE_REDIS, Kind.FAIL_OVER_REDIS})
 """After these the promises are weaker: Redis may have forgotten what it had confirmed."""
+
+NOT_ON_MASTERS = frozenset({Kind.FAIL_OVER_REDIS, Kind.CUT_FROM_REDIS, Kind.SLOW_TO_REDIS})
+"""What cannot be done to the masters of a Redis Cluster: they have no replicas, and instances speak
+to them past their cables."""
 
 _LASTS_SECONDS: dict[Kind, tuple[float, float]] = {
     Kind.KILL_INSTANCE: (0.0, 6.0),
@@ -98,10 +102,11 @@ def plan(
     ]
 
 
-def draw_kinds(random: Random, count: int) -> list[Kind]:
+def draw_kinds(random: Random, count: int, without: Collection[Kind] = ()) -> list[Kind]:
     """So many kinds, each as often as the others, in a drawn order."""
-    rounds = -(-count // len(Kind))
-    return [kind for _ in range(rounds) for kind in random.sample(list(Kind), len(Kind))][:count]
+    kinds = [kind for kind in Kind if kind not in without]
+    rounds = -(-count // len(kinds))
+    return [kind for _ in range(rounds) for kind in random.sample(kinds, len(kinds))][:count]
 
 
 def _whom(random: Random, kind: Kind, instances: Sequence[str], node_groups: Sequence[str]) -> str:

@@ -1,4 +1,5 @@
-"""The servers of a run: instances of Dragoman, and a Redis with a replica that can take over."""
+"""The servers of a run: instances of Dragoman, and a Redis with a replica that can take over, or
+the three masters of a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from typing import Any, Self
 import httpx
 from tests.integration.cluster_chaos.tcp_proxy import Proxy
 from tests.integration.serve.server_process import ServerProcess, environment
-from tests.servers import RedisProcess
+from tests.servers import RedisCluster, RedisProcess
 
 SETTINGS = """
 [server]
@@ -25,6 +26,7 @@ enabled = false
 [cluster]
 enabled = true
 redis_url = "redis://127.0.0.1:{redis_port}"
+redis_cluster = {redis_cluster}
 instance_id = "{name}"
 # The machine may be busy: slow is not down.
 redis_timeout_ms = 3000
@@ -73,6 +75,15 @@ class RedisPair:
             raise
         self.cables: list[Proxy] = []
 
+    @property
+    def members(self) -> tuple[RedisProcess, ...]:
+        """Those that instances speak to."""
+        return (self.primary,)
+
+    def victim(self) -> RedisProcess:
+        """The one that the next fault is for."""
+        return self.primary
+
     async def cable(self) -> Proxy:
         """A new cable to the Redis that leads."""
         cable = Proxy()
@@ -118,10 +129,60 @@ class RedisPair:
         return self.primary.start_replica(self._folder / f"redis-{next(self._numbers)}")
 
 
+class RedisMasters:
+    """A Redis Cluster of three masters without replicas; each fault is for the next of them.
+
+    Instances speak to the masters themselves: their cables only lead to where they begin.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._cluster = RedisCluster(folder / "redis-cluster")
+        self._turns = cycle(self._cluster.nodes)
+        self.cables: list[Proxy] = []
+
+    @property
+    def members(self) -> tuple[RedisProcess, ...]:
+        return tuple(self._cluster.nodes)
+
+    def victim(self) -> RedisProcess:
+        return next(self._turns)
+
+    async def cable(self) -> Proxy:
+        cable = Proxy()
+        await cable.open()
+        cable.target_port = self._cluster.nodes[0].port
+        self.cables.append(cable)
+        return cable
+
+    def restart_empty(self) -> None:
+        self.victim().restart_empty()
+
+    async def restart_from_dump(self, age_seconds: float) -> None:
+        """Kill one of them; it comes back as it was some seconds ago, the others stay."""
+        victim = self.victim()
+        await asyncio.to_thread(victim.dump)
+        await asyncio.sleep(age_seconds)
+        await asyncio.to_thread(victim.restart_from_dump)
+
+    async def fail_over(self, unseen_seconds: float) -> None:
+        raise AssertionError("none of the masters has a replica")
+
+    def stop(self) -> None:
+        self._cluster.stop()
+
+
 class Instance:
     """One instance through all its lives, behind a door that stays where it is."""
 
-    def __init__(self, name: str, folder: Path, to_redis: Proxy, settings: str = SETTINGS) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        to_redis: Proxy,
+        settings: str = SETTINGS,
+        *,
+        redis_cluster: bool = False,
+    ) -> None:
         self.name = name
         self.to_redis = to_redis
         self.door = Proxy()
@@ -129,6 +190,7 @@ class Instance:
         """What its former lives wrote."""
         self._folder = folder
         self._settings = settings
+        self._redis_cluster = redis_cluster
         self._server: ServerProcess | None = None
         self._starting: asyncio.Future[ServerProcess] | None = None
 
@@ -154,7 +216,12 @@ class Instance:
     async def start(self) -> None:
         """Begin a new life."""
         file = self._folder / f"{self.name}.toml"
-        file.write_text(self._settings.format(redis_port=self.to_redis.port, name=self.name))
+        settings = self._settings.format(
+            redis_port=self.to_redis.port,
+            redis_cluster=str(self._redis_cluster).lower(),
+            name=self.name,
+        )
+        file.write_text(settings)
         data_dir = self._folder / self.name
         begin = partial(ServerProcess, data_dir, "--config", file, env=environment())
         # Whoever waits for it may be cancelled; the process is there nevertheless.
@@ -204,9 +271,17 @@ class Instance:
 
 
 class Servers:
-    """Several instances over one Redis."""
+    """Several instances over one Redis, or over a Redis Cluster."""
 
-    def __init__(self, names: Iterable[str], folder: Path, settings: str = SETTINGS) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        folder: Path,
+        settings: str = SETTINGS,
+        *,
+        redis_cluster: bool = False,
+    ) -> None:
+        self._redis_cluster = redis_cluster
         self._names = tuple(names)
         self._folder = folder
         self._settings = settings
@@ -225,12 +300,15 @@ class Servers:
 
     async def __aenter__(self) -> Self:
         try:
-            self.redis = await asyncio.to_thread(RedisPair, self._folder)
+            kind = RedisMasters if self._redis_cluster else RedisPair
+            self.redis: RedisPair | RedisMasters = await asyncio.to_thread(kind, self._folder)
             self._open.callback(self.redis.stop)
             for name in self._names:
                 cable = await self.redis.cable()
                 self._open.push_async_callback(cable.close)
-                instance = Instance(name, self._folder, cable, self._settings)
+                instance = Instance(
+                    name, self._folder, cable, self._settings, redis_cluster=self._redis_cluster
+                )
                 self._open.push_async_callback(instance.close)
                 self.instances[name] = instance
             async with asyncio.TaskGroup() as group:

@@ -73,14 +73,22 @@ class Outcome(msgspec.Struct):
 
 
 async def run(
-    folder: Path, seed: int, scale: Scale, kinds: Sequence[Kind], wait_seconds: float
+    folder: Path,
+    seed: int,
+    scale: Scale,
+    kinds: Sequence[Kind],
+    wait_seconds: float,
+    *,
+    redis_cluster: bool = False,
 ) -> Outcome:
     """Play it through; whatever happens, no process is left."""
     planned = plan(Random(seed), kinds, scale.instances, scale.groups, wait_seconds)
     diary = Diary(folder / "run.diary")
     async with AsyncExitStack() as stack:
         stack.callback(diary.close)
-        servers = await stack.enter_async_context(Servers(scale.instances, folder))
+        servers = await stack.enter_async_context(
+            Servers(scale.instances, folder, redis_cluster=redis_cluster)
+        )
         groups = {name: _nodes(folder, seed, scale, servers.urls, name) for name in scale.groups}
         speakers = [
             _speakers(folder, seed, scale, servers.urls, f"s{number}")

@@ -41,7 +41,7 @@ async def watch_servers(servers: Servers, diary: Diary) -> None:
         for name in servers.instances:
             group.create_task(_watch(name, partial(_ask, servers, name, http), diary))
         group.create_task(watch_own_loop(CABLES, diary))
-        group.create_task(_watch(REDIS, lambda: _ping(servers.redis.primary.port), diary))
+        group.create_task(_watch(REDIS, partial(_ping_all, servers), diary))
 
 
 async def _watch(whom: str, ask: Callable[[], Awaitable[None]], diary: Diary) -> None:
@@ -64,6 +64,11 @@ async def _ask(servers: Servers, name: str, http: httpx.AsyncClient) -> None:
     url = servers.instances[name].url_inside
     if url is not None:
         await http.get(f"{url}/healthz")
+
+
+async def _ping_all(servers: Servers) -> None:
+    for member in servers.redis.members:
+        await _ping(member.port)
 
 
 async def _ping(port: int) -> None:

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 from tests.integration.cluster_chaos.checker import broken_laws
-from tests.integration.cluster_chaos.faults import Kind, draw_kinds
+from tests.integration.cluster_chaos.faults import NOT_ON_MASTERS, Kind, draw_kinds
 from tests.integration.cluster_chaos.records import Heard
 from tests.integration.cluster_chaos.run import Outcome, Scale, run
 
@@ -73,9 +73,28 @@ def test_a_long_run(tmp_path: Path, seed: int) -> None:
     _play(tmp_path, seed, scale, draw_kinds(Random(seed), faults))
 
 
-def _play(folder: Path, seed: int, scale: Scale, kinds: Sequence[Kind]) -> None:
+@pytest.mark.skipif(SECONDS == 0, reason="DRAGOMAN_CLUSTER_CHAOS_SECONDS asks for long runs")
+@pytest.mark.timeout(0)
+def test_a_long_run_on_three_masters(tmp_path: Path) -> None:
+    """One of them forgets everything, or comes back as it was, and the others do not."""
+    faults = max(1, round(SECONDS / BETWEEN_FAULTS_SECONDS))
+    scale = SMALL if SMALL_LONG_RUNS else BIG
+    kinds = draw_kinds(Random(FIRST_SEED), faults, without=NOT_ON_MASTERS)
+    _play(tmp_path, FIRST_SEED, scale, kinds, redis_cluster=True)
+
+
+def _play(
+    folder: Path,
+    seed: int,
+    scale: Scale,
+    kinds: Sequence[Kind],
+    *,
+    redis_cluster: bool = False,
+) -> None:
     try:
-        outcome = asyncio.run(run(folder, seed, scale, kinds, BETWEEN_FAULTS_SECONDS))
+        outcome = asyncio.run(
+            run(folder, seed, scale, kinds, BETWEEN_FAULTS_SECONDS, redis_cluster=redis_cluster)
+        )
         _judge(outcome)
     except BaseException as error:
         error.add_note(f"The run had seed {seed}; everybody's records are in {folder}.")

@@ -102,9 +102,10 @@ class Trouble:
         redis = self._servers.redis
         match kind:
             case Kind.PAUSE_REDIS:
-                redis.primary.pause()
+                victim = redis.victim()
+                victim.pause()
                 await asyncio.sleep(seconds)
-                redis.primary.resume()
+                victim.resume()
             case Kind.EMPTY_REDIS:
                 await asyncio.to_thread(redis.restart_empty)
             case Kind.AGE_REDIS:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
+from redis.crc import key_slot
 from tests.integration.shared_redis.conftest import OpenBench
-from tests.servers import PATIENT_MS, RedisProcess
+from tests.servers import PATIENT_MS, RedisCluster, RedisProcess
 
 from dragoman.errors import CannotStart, DependencyDown, InternalError
 from dragoman.live.protocol import Outcome
@@ -24,12 +26,19 @@ def ask(
     server: RedisProcess, *libraries: FunctionLibrary, url: str = ""
 ) -> list[Reply | BaseException]:
     """What each library's `answer` says, asked at the same time over one connection."""
+    calls = [each.call("answer", ("{t}",), ()) for each in libraries]
+    return ask_for(server, calls, url=url)
+
+
+def ask_for(
+    server: RedisProcess, calls: Sequence[FunctionCall], *, url: str = ""
+) -> list[Reply | BaseException]:
+    """What calls are answered, sent at the same time over one connection to a single server."""
 
     async def asked() -> list[Reply | BaseException]:
         caller = RedisPipeline(
             open_servers(url or server.url, PATIENT_MS, cluster=False), PATIENT_MS
         )
-        calls = [FunctionCall(each, each.function("answer"), ("{t}",), ()) for each in libraries]
         try:
             return list(
                 await asyncio.gather(
@@ -44,8 +53,13 @@ def ask(
 
 def loads(server: RedisProcess) -> int:
     """How often a library was loaded."""
+    return count_of(server, "function|load")
+
+
+def count_of(server: RedisProcess, command: str) -> int:
+    """How often a command was carried out."""
     stats = server.command("INFO", "commandstats").splitlines()
-    found = [line for line in stats if line.startswith("cmdstat_function|load:")]
+    found = [line for line in stats if line.startswith(f"cmdstat_{command}:")]
     return int(found[0].partition("calls=")[2].partition(",")[0]) if found else 0
 
 
@@ -119,7 +133,9 @@ def test_functions_that_are_flushed_again_and_again_are_missed_by_no_job(
 
 
 def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
-    [answer] = ask(own_redis, FunctionLibrary.of("test", ["this is no Lua"]))
+    [answer] = ask(
+        own_redis, FunctionLibrary.of("test", ["this is no Lua\nregister('answer', nil)"])
+    )
     assert isinstance(answer, InternalError)
 
 
@@ -166,3 +182,68 @@ def test_a_ledger_whose_user_may_not_load_functions_says_so_at_its_start(
     rich = open_bench(own_redis.url)
     rich(rich.ledger.start())
     poor(poor.ledger.start())
+
+
+ECHO = """
+register('answer', function(keys, args, now) return {keys[1], args[1], now and 1 or 0} end)
+register('broken', function() return missing.field end)
+register('refused', function(keys, args) return redis.call('INCR', keys[1]) end, 'allow-oom')
+register('nothing', function() return nil end)
+"""
+
+
+def test_calls_that_are_sent_together_are_run_by_one_call(own_redis: RedisProcess) -> None:
+    library = FunctionLibrary.of("test", [ECHO])
+
+    def call(name: str, key: str, word: bytes) -> FunctionCall:
+        return library.call(name, (key,), (word,))
+
+    calls = [call("answer", "{a}:1", b"first"), call("answer", "{a}:1", b"second")]
+    calls += [call("broken", "{b}:1", b""), call("nothing", "{b}:1", b"")]
+    calls += [call("answer", "{b}:2", b"third"), call("refused", "{c}:text", b"")]
+    calls += [call("refused", "{c}:number", b"")]
+    own_redis.command("SET", "{c}:text", "text")
+    [_] = ask_for(own_redis, calls[:1])
+    before = count_of(own_redis, "fcall")
+    answers = ask_for(own_redis, calls)
+    # One for those that may run without memory, one for the others.
+    assert count_of(own_redis, "fcall") - before == 2
+    assert answers[:2] == [[b"{a}:1", b"first", 1], [b"{a}:1", b"second", 1]]
+    assert isinstance(answers[2], InternalError)
+    assert answers[3] is None
+    assert answers[4] == [b"{b}:2", b"third", 1]
+    assert isinstance(answers[5], DependencyDown)
+    assert "not an integer" in answers[5].message
+    assert answers[6] == 1
+
+
+def test_a_cluster_behind_one_address_is_asked_for_one_tag_at_a_time(
+    redis_cluster: RedisCluster,
+) -> None:
+    """A proxy, or a Cluster of one, refuses a call whose keys lie in several places."""
+    library = FunctionLibrary.of("test", [ECHO])
+    # The first of three servers has the first third of the slots.
+    tags = [tag for tag in map("{{t{}}}".format, range(60)) if key_slot(tag.encode()) < 5461]
+    calls = [library.call("answer", (f"{tag}:1",), (tag.encode(),)) for tag in tags]
+    answers = ask_for(redis_cluster.nodes[0], calls)
+    assert answers == [[f"{tag}:1".encode(), tag.encode(), 0] for tag in tags]
+
+
+def test_what_frees_slots_runs_beside_what_the_full_server_refuses(
+    own_redis: RedisProcess,
+) -> None:
+    writes = "redis.call('INCR', keys[1]) return 1 end"
+    text = f"""
+register('opens', function(keys) {writes})
+register('frees', function(keys) {writes}, 'allow-oom')
+"""
+    library = FunctionLibrary.of("test", [text])
+    names = ["opens", "frees", "opens", "frees"]
+    calls = [library.call(name, ("{t}",), ()) for name in names]
+    assert ask_for(own_redis, calls) == [1, 1, 1, 1]
+    own_redis.command("CONFIG", "SET", "maxmemory", "1")
+    opened, freed, opened_too, freed_too = ask_for(own_redis, calls)
+    assert (freed, freed_too) == (1, 1)
+    assert isinstance(opened, DependencyDown)
+    assert isinstance(opened_too, DependencyDown)
+    assert "memory" in opened.message

@@ -45,6 +45,10 @@ are on their way may raise the older record meanwhile, and must not reach it."""
 
 _MOST_TOGETHER = 256
 
+ACKNOWLEDGED_SECONDS = 1.0
+"""How long the record may not know what the client has. A client that comes back says it again, and
+meanwhile the next utterances need not wait for it."""
+
 
 class WriterTerms(msgspec.Struct, frozen=True):
     """What every opening names, and what every record keeps."""
@@ -135,6 +139,10 @@ class RecordWriter:
         """What the record has not been told: everything up to this number has arrived."""
         self._heard_until: tuple[int, bytes] | None = None
         """What the record has not been told: chunks up to there hold nothing to send again."""
+        self._telling: asyncio.TimerHandle | None = None
+        """Waits until the record is told of both."""
+        self._tells_now = False
+        """Whether it is time for that."""
         self._hot = hot_of(shards, run)
         self._turn = asyncio.Lock()
         self._is_under_way = False
@@ -238,6 +246,8 @@ class RecordWriter:
             self._wake()
 
     def _was_submitted(self, index: int) -> bool:
+        if not self._openings:
+            return index < self._known.next_index
         return index < self.next_index or any(each.index == index for each in self._openings)
 
     def _collect(self, index: int) -> _Opening:
@@ -268,7 +278,7 @@ class RecordWriter:
         arrived = self._known.acknowledged(upto)
         if arrived and not self._stopped:
             self._acknowledged = max(self._acknowledged, arrived)
-            self._wake()
+            self._tell_record_soon()
 
     def heard_until(self, next_chunk_seq: int, place: bytes) -> None:
         """Up to a chunk, and a place in it, the audio is in utterances that were opened, or is
@@ -277,7 +287,17 @@ class RecordWriter:
             return
         if next_chunk_seq > self._known.next_chunk_seq:
             self._heard_until = (next_chunk_seq, place)
-            self._wake()
+            self._tell_record_soon()
+
+    def _tell_record_soon(self) -> None:
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(ACKNOWLEDGED_SECONDS, self._tell_record)
+
+    def _tell_record(self) -> None:
+        self._telling = None
+        self._tells_now = True
+        self._wake()
 
     def _number(self, ending: _Ending, seq: int) -> bool:
         """An end has a number; False when that is another's: the record was taken back."""
@@ -355,6 +375,9 @@ class RecordWriter:
         if self._stopped:
             return
         self._stopped = True
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         waiting = [*self._openings, *self._collected.values()]
         if self._asked is not None:
             waiting.remove(self._asked)  # Its answer is passed on when it comes.
@@ -369,16 +392,23 @@ class RecordWriter:
     # --- one step at a time ---------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if self._working or not self._has_work():
+        if self._working or self._stopped or self._waits_for_client:
             return
+        opening = self._openings[0] if self._openings else None
+        if opening is not None and opening.unknown:
+            opening = None
+        if opening is None:
+            # In most cases there is nothing at all.
+            may_have = self.doubtful or self._endings or self._tells_now
+            if not may_have or not self._has_work():
+                return
         self._working = True
-        opening = self._next_opening()
         if (
             opening is None
             or self.doubtful
             or self._failures
             or self._turn.locked()
-            or (self._opened_last and self._due())
+            or (self._endings and self._opened_last and self._due())
         ):
             self._run(self._work())
         else:
@@ -433,8 +463,7 @@ class RecordWriter:
             self.doubtful
             or self._next_opening()
             or self._due()
-            or self._acknowledged
-            or self._heard_until
+            or (self._tells_now and (self._acknowledged or self._heard_until))
         )
 
     def _next_opening(self) -> _Opening | None:
@@ -487,7 +516,7 @@ class RecordWriter:
                 self._opened_last = False
                 if due:
                     return await self._deliver(due)
-                if self._acknowledged or self._heard_until:
+                if self._tells_now and (self._acknowledged or self._heard_until):
                     return await self._acknowledge(self._acknowledged, self._heard_until)
                 return True
         except DependencyDown as down:
@@ -504,16 +533,21 @@ class RecordWriter:
         )
 
     def _opening_of(self, opening: _Opening, held: r.Holding) -> r.UtteranceOpening:
+        claims = opening.claims
         return r.UtteranceOpening(
-            jobs=tuple(claim.new for claim in opening.claims),
+            jobs=(claims[0].new,) if len(claims) == 1 else tuple([each.new for each in claims]),
             instance_id=held.owner.instance_id,
             claim_ms=self._terms.claim_ms,
             keep=self._terms.keep,
             held=held,
             elsewhere=tuple(
-                r.OpenUtterance(opening.index, target, job_id)
-                for target, job_id in opening.elsewhere.items()
-            ),
+                [
+                    r.OpenUtterance(opening.index, target, job_id)
+                    for target, job_id in opening.elsewhere.items()
+                ]
+            )
+            if opening.elsewhere
+            else (),
             index=opening.index,
             next_chunk_seq=opening.next_chunk_seq,
             half_sample=opening.half_sample,
@@ -627,6 +661,7 @@ class RecordWriter:
             self._known.heard_until(next_chunk_seq, place)
             if self._heard_until == heard_until:
                 self._heard_until = None
+        self._tells_now = bool(self._acknowledged or self._heard_until)
         return True
 
     def _refused(self, held: r.Holding, answer: r.NotOwner | None) -> bool:

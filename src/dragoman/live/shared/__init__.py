@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.extras import require_extra
 from dragoman.live.shared import check, records
 from dragoman.live.shared.hot import HotOperations, hot_of
-from dragoman.live.shared.interface import WAITING_MS, Cells, Shards, SharedLedger
+from dragoman.live.shared.interface import PROMISED_MS, WAITING_MS, Cells, Shards, SharedLedger
 from dragoman.live.shared.memory import MemorySharedLedger
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY_FAMILIES",
+    "PROMISED_MS",
     "WAITING_MS",
     "Cells",
     "HotOperations",

@@ -48,6 +48,10 @@ from dragoman.live.shared import records as r
 WAITING_MS = 30_000
 """How long an instance counts as waiting for a slot after it asked last."""
 
+PROMISED_MS = 1_000
+"""At least so long after an instance was woken for a slot of a seat, and at most twice as long,
+the seat is left to it by those that it is near, while they have another."""
+
 
 class Shards(Protocol):
     """Sessions and jobs. A shard is named by two hexadecimal digits of the ids in it: a session_id
@@ -208,6 +212,9 @@ class Cells(Protocol):
         wakes, for live work before batch work, the instance that waits longest. Woken, it waits
         no more unless it asks again. A note lasts WAITING_MS; asking again keeps its place.
 
+        Candidates that are near come first while one of them has a free slot; but those that an
+        instance was just woken for (PROMISED_MS) come last.
+
         The slot is the attempt's for `ack_ms` without its node's word. The asker tells the node
         only while, by its own clock, less than that has passed since it first asked, and while
         its claim on the job holds; later it drops the slot and moves on.
@@ -332,4 +339,4 @@ class SharedLedger(Shards, Cells, Protocol):
         ...
 
 
-__all__ = ["WAITING_MS", "AttemptState", "Cells", "Shards", "SharedLedger"]
+__all__ = ["PROMISED_MS", "WAITING_MS", "AttemptState", "Cells", "Shards", "SharedLedger"]

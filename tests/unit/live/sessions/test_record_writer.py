@@ -19,7 +19,7 @@ from tests.unit.live.sessions.writing import THERE, Writing
 
 from dragoman.ids import JobId
 from dragoman.live.sessions.known_record import joined
-from dragoman.live.sessions.record_writer import NO_JOB
+from dragoman.live.sessions.record_writer import ACKNOWLEDGED_SECONDS, NO_JOB
 from dragoman.live.shared import records as r
 from dragoman.testing import VirtualClock, run_virtual
 
@@ -37,6 +37,35 @@ def play(story: Callable[[Writing], Awaitable[None]], *targets: str, seed: int =
 
 
 # --- one step at a time -------------------------------------------------------------------------
+
+
+def test_acknowledgements_are_stored_together_and_keep_no_utterance_waiting() -> None:
+    async def story(session: Writing) -> None:
+        for number in range(4):
+            session.say()
+            await session.until_told(number + 1)
+            session.writer.acknowledge(number + 1)
+        assert "acknowledge" not in session.shards.calls
+        await session.until_idle()
+        assert session.shards.calls.count("acknowledge") == 1
+        assert (await session.stored()).unacknowledged == ()
+        session.writer.acknowledge(4)
+        await asyncio.sleep(2 * ACKNOWLEDGED_SECONDS)
+        assert session.shards.calls.count("acknowledge") == 1
+
+    play(story)
+
+
+def test_a_session_that_is_over_stores_no_acknowledgement() -> None:
+    async def story(session: Writing) -> None:
+        session.say()
+        await session.until_told(1)
+        session.writer.acknowledge(1)
+        session.writer.stop()
+        await asyncio.sleep(2 * ACKNOWLEDGED_SECONDS)
+        assert "acknowledge" not in session.shards.calls
+
+    play(story)
 
 
 def test_an_utterance_is_opened_with_all_its_jobs_in_one_step() -> None:

@@ -103,11 +103,12 @@ def test_what_the_client_heard_is_acknowledged_by_its_coming_back() -> None:
         await client.until_ended(3)
         client.leave()
         await client.connect("b")
-        await asyncio.sleep(0.5)
+        await world.until(lambda: len(world["b"].released) == 3, seconds=1)
         record = await world.record(client.session_id)
+        while record is not None and record.unacknowledged:
+            await asyncio.sleep(0.1)
+            record = await world.record(client.session_id)
         assert record is not None
-        assert record.unacknowledged == ()
-        assert len(world["b"].released) == 3
 
     play(story)
 

@@ -28,6 +28,9 @@ from dragoman.live.shared import records as r
 MOST_SEATS = 256
 """No cell has more seats."""
 
+_RELEASE_SECONDS = 0.5
+"""Results that were delivered are let go of together: their leases run for longer than that."""
+
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
 
 
@@ -98,6 +101,7 @@ class ClusterLedger(SharedAsks):
         self.read_changes = shared.read_changes
         self.size = shared.size
         self._released: list[JobId] = []
+        self._releasing: asyncio.TimerHandle | None = None
 
     # --- an attempt is over ---------------------------------------------------------------------
 
@@ -383,7 +387,8 @@ class ClusterLedger(SharedAsks):
     def release_now(self, job: Job) -> None:
         """The delivery was acknowledged: the stored result goes when its lease ends."""
         if not self._released:
-            asyncio.get_running_loop().call_soon(self._release_all)
+            loop = asyncio.get_running_loop()
+            self._releasing = loop.call_later(_RELEASE_SECONDS, self._release_all)
         self._released.append(job.job_id)
 
     def _release_all(self) -> None:
@@ -404,6 +409,8 @@ class ClusterLedger(SharedAsks):
 
     async def close(self) -> None:
         """Let go of what is under way, and of the servers."""
+        if self._releasing is not None:
+            self._releasing.cancel()  # Their retention ends those that still wait.
         await self.stop()
         await self.shared.stop()
 

@@ -137,7 +137,8 @@ local function note_waiting(keys, now, class, candidates, waiting)
 end
 
 -- The instances that get to try for so many slots of a seat: for live work before batch work, the one
--- that waits longest; they wait no more. `packed` are the waiters, if they were read already.
+-- that waits longest; they wait no more, and the seat's record says that they are on their way: it was written
+-- before. `packed` are the waiters, if they were read already.
 local function wake(keys, now, index, slots, packed)
   local woken = {}
   if slots <= 0 then return woken end
@@ -157,6 +158,7 @@ local function wake(keys, now, index, slots, packed)
     woken[#woken + 1] = table.remove(waiters, first).instance
   end
   write_waiters(keys, waiters)
+  if #woken > 0 then call('SETRANGE', keys[BOARD], PROMISE[index], char(promise_of(now))) end
   return woken
 end
 
@@ -314,18 +316,20 @@ end
 local function choose(keys, now, candidates, near, class, strategy, headroom, chance, second_chance)
   local board = call('GET', keys[BOARD])
   if not board then return nil, 'cold' end
-  local found, slots, spare, first = {}, 0, -1, 0
+  local found, promised, slots, spare, first = {}, {}, 0, -1, 0
   for i = 1, #candidates do
     local seat = seat_on(board, byte(candidates, i))
     if seat then
       slots = slots + seat.slots
       if seat.free > 0 and seat.alive > now then
-        found[#found + 1] = seat
+        local list = i <= near and is_promised(seat.promise, now) and promised or found
+        list[#list + 1] = seat
         spare = spare + seat.free
       end
     end
     if i == near then first = #found end
   end
+  if #found == 0 then found = promised end
   if #found == 0 then return nil, 'full' end
   if class == 1 and spare < floor(headroom * slots) then return nil, 'headroom' end
   if first > 0 then
@@ -340,11 +344,15 @@ local function choose(keys, now, candidates, near, class, strategy, headroom, ch
   return other and load_of(other) < load_of(one) and other or one
 end
 
+-- Text is a cheaper answer than a table: of those the server looks up seven fields each.
+-- index, epoch, node, when, the seat's stamp (-1: not known)
+local GRANTED = '<BI4c8dd'
+
 -- What an earlier ask with the same attempt_id got here: granted, gone, or nothing that counts.
 local function granted_before(x)
   if not x or x.state == HEIR then return nil end
   if x.state >= CANCELLING then return {'gone'} end
-  return {'granted', x.index, x.epoch, x.node, x.dispatched, -1}
+  return pack(GRANTED, x.index, x.epoch, x.node, x.dispatched, -1)
 end
 
 -- Hold a slot; answers granted or gone, or nil and why there is none.
@@ -352,14 +360,14 @@ local function grant(keys, now, args)
   local _, ack_ms, lease_ms, run_ms, class, preemptions, strategy, chance, second_chance, near,
     headroom, id = unpk(ASK, args[1])
   local candidates, draws = args[2], args[3]
-  local index, free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node
+  local index, free_now, slots, held, flags, promise, epoch, stamp, changed, alive, mean, node
   -- A few blind draws settle a cell with room without reading it all.
   for i = 1, #draws do
     local record = call('GETRANGE', keys[BOARD], FROM[byte(draws, i)], TO[byte(draws, i)])
     if #record == RECORD_BYTES then
-      free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node =
+      free_now, slots, held, flags, promise, epoch, stamp, changed, alive, mean, node =
         unpk(RECORD, record)
-      if free_now > 0 and alive > now then
+      if free_now > 0 and alive > now and (near == 0 or not is_promised(promise, now)) then
         index = byte(draws, i)
         break
       end
@@ -387,15 +395,15 @@ local function grant(keys, now, args)
     call('HSET', keys[ATTEMPTS], id, entry)
   end
   call('SETRANGE', keys[BOARD], FROM[index], pack('>HHH', free_now - 1, slots, held + 1))
-  return {'granted', index, epoch, node, now, stamp}
+  return pack(GRANTED, index, epoch, node, now, stamp)
 end
 
 -- reserve: choose a candidate with a free slot and hold it.
 -- args     1 ASK; 2 candidates: one byte, the seat's index, for each, those that come first at the head; 3
 --          candidates to try blindly, for a random choice; 4 job_id, instance_id, '' as in ENTRY; 5 instance and pair that wait, '' for none
--- answers  granted index epoch node at_ms stamp (-1: not known) | full | headroom | cold | gone
-local function reserve(keys, args)
-  local now = clock(args[1])
+-- answers  GRANTED | full | headroom | cold | gone
+local function reserve(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local granted, why = grant(keys, now, args)
   if granted then return granted end
   if args[5] ~= '' and why ~= 'cold' then
@@ -408,9 +416,9 @@ end
 -- preempt: cancel a batch attempt on a candidate and name the asker its heir.
 -- args     as for reserve; 6 '<I4I4' max_preemptions, grace_ms, then the error of the victim; then attempts that
 --          may do, the best first
--- answers  as reserve | preempting job_id attempt_id instance_id index epoch node at_ms | no_victim
-local function preempt(keys, args)
-  local now = clock(args[1])
+-- answers  GRANTED | gone | preempting job_id attempt_id instance_id index epoch node at_ms | no_victim
+local function preempt(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local granted = grant(keys, now, args)
   if granted then return granted end
   local _, ack_ms, lease_ms, run_ms, class, preemptions, _, _, _, _, _, id = unpk(ASK, args[1])
@@ -452,15 +460,32 @@ local function spoken_of(keys, x, id, now, node, epoch)
   return x
 end
 
--- The ordinary end: an attempt that holds a slot of its node's seat, whose end is not kept and which leaves no
--- tombstone. Nothing is put into tables for it. Answers nil where `finish` must look closer.
-local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
-  local index, state, _, _, _, its_epoch, _, _, _, _, dispatched, accepted, running, _, _, its_node, job, at =
-    unpk(PLAIN, entry)
+-- dispatched, accepted, running, finished, whether a slot came free; then job_id
+local FREED = '<ddddB'
+local NONE = {}
+
+-- Where the time when it is due, and when it finished, stand in an entry, and what is before and after them.
+local DUE_AT, FINISHED_AT = 22, 54
+
+-- The entry of an attempt that finished now; `at` is where its instance stands.
+local function finished_entry(keys, now, index, flags, entry, at, due, ended)
+  local owner = call('HGET', keys[SEATS], 'i' .. index) or ''
+  return sub(entry, 1, 1) .. char(FINISHED) .. sub(entry, 3, 3)
+    .. char(flags % (2 * BY_NODE) >= BY_NODE and flags or flags + BY_NODE) .. sub(entry, 5, DUE_AT - 1)
+    .. pack('<d', due) .. sub(entry, DUE_AT + 8, FINISHED_AT - 1) .. pack('<d', now)
+    .. sub(entry, FINISHED_AT + 8, at + byte(entry, at)) .. '\0' .. pack('<H', #owner) .. owner .. ended
+end
+
+-- The ordinary end: an attempt that holds a slot of its node's seat, and whose end lies in its entry, if it is kept
+-- at all (`ended`), or leaves no tombstone. Nothing is put into tables for it. Answers nil where `finish` must look
+-- closer.
+local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well, due, ended)
+  local index, state, _, entry_flags, _, its_epoch, _, _, _, _, dispatched, accepted, running, _, _, its_node, job,
+    at = unpk(PLAIN, entry)
   if state >= CANCELLING or its_node ~= node or its_epoch ~= epoch then return nil end
   local record = call('GETRANGE', keys[BOARD], FROM[index], TO[index])
   if #record ~= RECORD_BYTES then return nil end
-  local _, slots, held, flags, spare, seat_epoch, stamp, changed, alive, mean, seated = unpk(RECORD, record)
+  local _, slots, held, flags, promise, seat_epoch, stamp, changed, alive, mean, seated = unpk(RECORD, record)
   if flags < SEATED or seated ~= node or held == 0 then return nil end
   if well == 1 then
     local service = max(1, now - (accepted > 0 and accepted or dispatched))
@@ -469,26 +494,32 @@ local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
   held = held - 1
   -- Online and not drained: of the three flags, these two as they must be.
   local left = flags == SEATED + ONLINE and max(0, slots - held) or 0
-  call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, spare, seat_epoch, stamp,
+  call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, promise, seat_epoch, stamp,
     changed, alive, mean, seated))
-  call('HDEL', keys[ATTEMPTS], id)
+  if ended then
+    call('HSET', keys[ATTEMPTS], id, finished_entry(keys, now, index, entry_flags, entry, at, due, ended))
+  else
+    call('HDEL', keys[ATTEMPTS], id)
+  end
   local came_free = left > 0 and alive > now
-  return {'freed', job, dispatched, accepted, running, now, came_free and 1 or 0, {},
-    waiters and came_free and wake(keys, now, index, 1, waiters) or {}}
+  local woken = waiters and came_free and wake(keys, now, index, 1, waiters) or NONE
+  if #woken == 0 then return pack(FREED, dispatched, accepted, running, now, came_free and 1 or 0) .. job end
+  return {'freed', job, dispatched, accepted, running, now, 1, NONE, woken}
 end
 
 -- finish: the node ended the attempt; free the slot.
 -- args     1 SENDER: time, epoch, node, attempt_id; then '<I4BB' due_ms, whether it ended well, whether its end
 --          is kept (2: its result under a key of its own, the fourth); 2 the end, if it is kept
--- answers  freed | late, then job_id, dispatched, accepted, running, finished, slots, inherited, woken
+-- answers  FREED | freed | late, then job_id, dispatched, accepted, running, finished, slots, inherited, woken
 --          | stale reason | cold | unstored
-local function finish(keys, args)
-  local now = clock(args[1])
+local function finish(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, node, id, at = unpk(SENDER, args[1])
   local due_ms, well, keep = unpk('<I4BB', args[1], at)
   local both = call('HMGET', keys[ATTEMPTS], id, 'w')
-  if both[1] and keep == 0 and due_ms == 0 then
-    local answer = finish_plainly(keys, now, id, both[1], both[2], epoch, node, well)
+  if both[1] and (keep == 1 or keep == 0 and due_ms == 0) then
+    local answer =
+      finish_plainly(keys, now, id, both[1], both[2], epoch, node, well, now + due_ms, keep == 1 and args[2])
     if answer then return answer end
   end
   local x, reason = spoken_of(keys, known(both[1], id, now), id, now, node, epoch)
@@ -527,8 +558,8 @@ end
 -- args     1 '<d' time; then for each '<I4c8BI4' epoch, node, state, number of the word, then attempt_id
 -- answers  the positions of those that hold no slot, or not under the sender's connection, and did not end
 --          by their node's word
-local function step(keys, args)
-  local now = clock(args[1])
+local function step(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local ids, refused, writes = {}, {}, {}
   for i = 2, #args do ids[i - 1] = sub(args[i], 18) end
   local entries = call('HMGET', keys[ATTEMPTS], unpack(ids))
@@ -564,8 +595,8 @@ end
 -- cancel: win the attempt back from its node; the slot stays held until the node lets go.
 -- args     1 '<dI4' time, grace_ms; attempt_id; 2 the error
 -- answers  won | ended, then entry, owner | stale reason | cold
-local function cancel(keys, args)
-  local now = clock(args[1])
+local function cancel(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, grace_ms, id = unpk('<dI4Bc0', args[1])
   local x = find_attempt(keys, id, now)
   if x and x.state == FINISHED then return {'ended', entry_of(x), ''} end
@@ -580,8 +611,8 @@ end
 -- drop: give back the slot of an attempt whose node was never told; no late reserve holds it again.
 -- args     1 '<dI4' time, tombstone_ms; attempt_id
 -- answers  as finish
-local function drop(keys, args)
-  local now = clock(args[1])
+local function drop(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, tombstone_ms, id = unpk('<dI4Bc0', args[1])
   local x = find_attempt(keys, id, now)
   if x and x.state == FINISHED then return {'stale', 'old_attempt'} end
@@ -609,8 +640,8 @@ end
 -- settle: forget finished attempts whose results their drivers have.
 -- args     1 '<d' time; then attempt_ids
 -- answers  those whose results may lie elsewhere: such as have one there, and such as are not known (any more)
-local function settle(keys, args)
-  local now, elsewhere = clock(args[1]), {}
+local function settle(keys, args, shared_now)
+  local now, elsewhere = clock(args[1], shared_now), {}
   for i = 2, #args do
     local x = find_attempt(keys, args[i], now)
     if not x or x.state ~= FINISHED then
@@ -633,8 +664,8 @@ end
 -- (tombstone_ms 0).
 -- args     1 '<dI4' time, tombstone_ms; attempt_id
 -- answers  attempt entry owner | tombstone
-local function look(keys, args)
-  local now = clock(args[1])
+local function look(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, tombstone_ms, id = unpk('<dI4Bc0', args[1])
   local x = find_attempt(keys, id, now)
   if x and x.state == FINISHED then return {'attempt', entry_of(x), ''} end
@@ -653,8 +684,8 @@ end
 -- mark_asked: the node was asked to report; its next heartbeat decides about the attempt.
 -- args     1 '<dI4' time, grace_ms; attempt_id
 -- answers  done | stale reason | cold
-local function mark_asked(keys, args)
-  local now = clock(args[1])
+local function mark_asked(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, grace_ms, id = unpk('<dI4Bc0', args[1])
   local x = find_attempt(keys, id, now)
   local held = held_of(keys, x, id, now)
@@ -671,8 +702,8 @@ end
 -- args     1 '<dI4I4I4I4BB' time, epoch, lease_ms, run_ms, number of the word, class, whether it is wanted; node_id,
 --          job_id, attempt_id, instance_id
 -- answers  done | stale reason | not_seated | cold
-local function adopt(keys, args)
-  local now = clock(args[1])
+local function adopt(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, lease_ms, run_ms, word, class, wanted, node_id, job, id, instance =
     unpk('<dI4I4I4I4BBBc0Bc0Bc0Bc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
@@ -699,8 +730,8 @@ end
 -- clear: take out tombstones that have stood long enough.
 -- args     1 '<d' time; then attempt_ids
 -- answers  how many
-local function clear(keys, args)
-  local now = clock(args[1])
+local function clear(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local over = 0
   for i = 2, #args do
     local entry = call('HGET', keys[ATTEMPTS], args[i])

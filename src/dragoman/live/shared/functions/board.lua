@@ -9,23 +9,34 @@
 local BOARD, ATTEMPTS, SEATS = 1, 2, 3
 local RECORD, RECORD_BYTES = '>HHHBBI4I4I4ddc8', 44
 local ONLINE, DRAINED, SEATED = 1, 2, 4
-local FROM, TO = {}, {}
+local FROM, TO, PROMISE = {}, {}, {}
 local VERSIONS = 4294967296
 
 prepare = function()
   for index = 0, 255 do
     FROM[index] = tostring(RECORD_BYTES * (index + 1))
     TO[index] = tostring(RECORD_BYTES * (index + 1) + RECORD_BYTES - 1)
+    PROMISE[index] = tostring(RECORD_BYTES * (index + 1) + 7)
   end
+end
+
+-- A seat says in one byte in which second an instance that waits was last woken for a slot of it, 0: in none.
+-- Until the second is over, and the next, other instances' own nodes do not come first there.
+local function promise_of(now)
+  return floor(now / 1000) % 255 + 1
+end
+
+local function is_promised(promise, now)
+  return promise > 0 and (promise_of(now) - promise) % 255 <= 1
 end
 
 -- The seat in a record, or nil when no node sits there. `free` is what may be granted while the
 -- node is alive: nothing when it is offline or drained.
 local function seat_in(record, at, index)
-  local free, slots, held, flags, _, epoch, stamp, changed, alive, mean, node =
+  local free, slots, held, flags, promise, epoch, stamp, changed, alive, mean, node =
     unpk(RECORD, record, at)
   if flags < SEATED then return nil end
-  return {index = index, free = free, slots = slots, held = held, epoch = epoch, stamp = stamp,
+  return {index = index, free = free, slots = slots, held = held, promise = promise, epoch = epoch, stamp = stamp,
     changed = changed, alive = alive, mean = mean, node = node, online = flags % 2 == 1, drained = flags % 4 >= DRAINED}
 end
 
@@ -49,8 +60,8 @@ local function write_seat(keys, seat)
   if seat.gone then return end
   local free = seat.online and not seat.drained and max(0, seat.slots - seat.held) or 0
   local flags = SEATED + (seat.online and ONLINE or 0) + (seat.drained and DRAINED or 0)
-  call('SETRANGE', keys[BOARD], FROM[seat.index], pack(RECORD, free, seat.slots, seat.held, flags, 0,
-    seat.epoch, seat.stamp, seat.changed, seat.alive, seat.mean, seat.node))
+  call('SETRANGE', keys[BOARD], FROM[seat.index], pack(RECORD, free, seat.slots, seat.held, flags,
+    seat.promise or 0, seat.epoch, seat.stamp, seat.changed, seat.alive, seat.mean, seat.node))
 end
 
 local function version_of(keys)

@@ -27,8 +27,8 @@ end
 -- args     1 '<dI4I4I4B' time, cell_size, max_cells, at_least_epoch, exclusive; node_id, holder, known_holder, instance_id,
 --          connection_id; then cells that turned out to be full
 -- answers  registered entry previous_entry ('' for none) | conflict | full
-local function enroll(keys, args)
-  clock(args[1])
+local function enroll(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, cell_size, max_cells, at_least_epoch, exclusive, node_id, holder, known_holder, instance,
     connection = unpk('<dI4I4I4BBc0Bc0Bc0Bc0Bc0', args[1])
   local refused = {}
@@ -62,8 +62,8 @@ end
 -- forget: take the node out of the directory, unless a newer connection owns it.
 -- args     1 '<dI4' time, epoch; node_id
 -- answers  1 | 0
-local function forget(keys, args)
-  clock(args[1])
+local function forget(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, epoch, node_id = unpk('<dI4Bc0', args[1])
   local entry = call('HGET', keys[ENTRIES], node_id)
   if not entry then return 1 end
@@ -77,8 +77,8 @@ end
 -- mend_member: list a node in the cell that its entry names, or in none.
 -- args     1 '<d' time; node_id
 -- answers  1
-local function mend_member(keys, args)
-  clock(args[1])
+local function mend_member(keys, args, shared_now)
+  clock(args[1], shared_now)
   local entry = call('HGET', keys[ENTRIES], args[2])
   if entry then
     call('ZADD', keys[MEMBERS], (unpk(KNOWN, entry)), args[2])
@@ -91,8 +91,8 @@ end
 -- mend_count: count the nodes of a cell.
 -- args     1 '<d' time; cell
 -- answers  how many there are
-local function mend_count(keys, args)
-  clock(args[1])
+local function mend_count(keys, args, shared_now)
+  clock(args[1], shared_now)
   local members = call('ZCOUNT', keys[MEMBERS], args[2], args[2])
   if members == 0 then
     call('HDEL', keys[COUNTS], args[2])
@@ -105,8 +105,8 @@ end
 -- copy_entry: enter a node that is not known yet, as one without a connection.
 -- args     1 '<dI4I4I4' time, cell_size, max_cells, epoch; node_id, holder
 -- answers  cell | -1 when it is known already, or no cell has room
-local function copy_entry(keys, args)
-  clock(args[1])
+local function copy_entry(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, cell_size, max_cells, epoch, node_id, holder = unpk('<dI4I4I4Bc0Bc0', args[1])
   local known = call('HGET', keys[ENTRIES], node_id)
   if known then
@@ -124,8 +124,8 @@ end
 -- known_nodes: how many nodes are known.
 -- args     1 '<d' time
 -- answers  the number
-local function known_nodes(keys, args)
-  clock(args[1])
+local function known_nodes(keys, args, shared_now)
+  clock(args[1], shared_now)
   return call('HLEN', keys[ENTRIES])
 end
 

@@ -66,7 +66,10 @@ local function found_job(key, now)
 end
 
 local OPENING = '<ddBI4I4I4I4Bc0Bc0Bc0'
-local NEW_JOB = '<dddddBc1Bc0Bc0Bc0'
+local NEW_JOB = '<ddddBc1Bc0Bc0Bc0Bc0'
+-- Text is a cheaper answer than a table: of those the server looks up seven fields each.
+-- now, revision; then for each job '<i4' number or -1
+local OPENED = '<dI4'
 
 -- Whether a request finds the job that is there; one of a session is never made anew.
 local function finds(s, j, job_id, now)
@@ -85,7 +88,7 @@ local function obstacle(keys, args, jobs, s, now)
   local moved, any = {}, false
   for i = 1, jobs do
     moved[i] = ''
-    local _, _, _, _, _, flags, _, job_id, _, older = unpk(NEW_JOB, args[3 * i])
+    local _, _, _, _, flags, _, _, job_id, _, older = unpk(NEW_JOB, args[3 * i])
     if lacks_input(keys, jobs, i, flags) then return {'unstored'} end
     local j = found_job(keys[2 + i], now)
     if j and not found_job(keys[2 + jobs + i], now) then
@@ -100,18 +103,19 @@ end
 
 -- open: claim the requests of one utterance.
 -- keys     OPEN, session or a record; of each job: its request's record, where its own would be moved, its input
---          if that lies elsewhere; if older records are named, where they are moved
+--          if that lies elsewhere; if older records are named, where they are moved. Of a single job whose input lies
+--          in its record the first three are enough, where no record is there yet
 -- args     1 OPENING: time, claim_ms, whether there is a session, index, next_chunk_seq, seen, epoch,
 --            instance, connection, half sample
 --          2 '<B' jobs, then KEPT and the mark as for deliver
---          then for each job: NEW_JOB (total_ms or -1, time to live in ms, of a refused one lease_ms,
---          release_ms and forget_ms; flags; state; job_id, target, job_id of the older record);
+--          then for each job: NEW_JOB (total_ms or -1, of a refused one lease_ms, release_ms and forget_ms; flags;
+--          state; time to live in ms as text, job_id, target, job_id of the older record);
 --          NAMES, spec and body as they are stored; of a refused one what to keep of its delivery
 --          then for each job elsewhere: '<Bc0Bc0' target, job_id
--- answers  opened now revision {number or -1 | record} ... | moved {job_id or ''} ... | unstored
---          | behind next_index next_chunk_seq | not_owner instance connection epoch
-local function open(keys, args)
-  local now = clock(args[1])
+-- answers  OPENED | opened now revision {number or -1 | record} ... | moved {job_id or ''} ... | unstored
+--          | more (keys are needed) | behind next_index next_chunk_seq | not_owner instance connection epoch
+local function open(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, claim_ms, with_session, index, chunk, seen, epoch, instance, connection, half =
     unpk(OPENING, args[1])
   local jobs, kept = byte(args[2]), sub(args[2], 2)
@@ -127,12 +131,12 @@ local function open(keys, args)
   end
 
   local answers, writes, opened = {}, {}, {}
-  local numbered = false
+  local numbered, all_new = false, true
   local refusal = jobs > 1 and obstacle(keys, args, jobs, s, now)
   if refusal then return refusal end
   for i = 1, jobs do
     local at = 3 * i
-    local total_ms, ttl_ms, lease_ms, release_ms, forget_ms, flags, state, job_id, target, older =
+    local total_ms, lease_ms, release_ms, forget_ms, flags, state, ttl_ms, job_id, target, older =
       unpk(NEW_JOB, args[at])
     if jobs == 1 and lacks_input(keys, jobs, i, flags) then return {'unstored'} end
     local refused = state ~= 'O'
@@ -142,6 +146,8 @@ local function open(keys, args)
     local key = keys[2 + i]
     local known = call('SET', key, value, 'NX', 'GET', 'PX', ttl_ms)
     if known then
+      if not keys[4] then return {'more'} end
+      all_new = false
       local j = job_in(known)
       local own = j.job_id ~= job_id and call('GET', keys[2 + jobs + i])
       if own and not forgotten(job_in(own), now) then
@@ -193,7 +199,10 @@ local function open(keys, args)
     if numbered then shorten(s, writes, kept) end
     write_session(s, (unpk(KEPT, kept)), writes)
   end
-  return {'opened', now, s and s.revision or 0, answers}
+  local revision = s and s.revision or 0
+  if not all_new then return {'opened', now, revision, answers} end
+  for i = 1, jobs do answers[i] = pack('<i4', answers[i]) end
+  return pack(OPENED, now, revision) .. table.concat(answers)
 end
 
 -- move: name another attempt in the record.
@@ -201,8 +210,8 @@ end
 -- args     1 '<dddBH' time, claim_ms, total_ms (-1: as it was), preempted, cell; job_id, attempt that was
 --          seen, new attempt, instance; 2 how the attempt ended ('': no slot was held for it)
 -- answers  moved now | not_current now record | ended now record | gone
-local function move(keys, args)
-  local now = clock(args[1])
+local function move(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, claim_ms, total_ms, preempted, cell, job_id, seen, attempt, instance =
     unpk('<dddBHBc0Bc0Bc0Bc0', args[1])
   local j, value = known_job(keys[2], job_id, now)
@@ -221,20 +230,22 @@ local function move(keys, args)
   return {'moved', now}
 end
 
-local CLOSING = '<dddddc1BBBI4I4I4Bc0Bc0Bc0Bc0Bc0'
+local CLOSING = '<ddddc1BBBI4I4I4Bc0Bc0Bc0Bc0Bc0Bc0'
+-- now, number (-1: none), revision
+local CLOSED = '<ddd'
 
 -- close: give the job its one end, and deliver it if its turn has come.
--- keys     OPEN, record, input, where a long result is, session if it lies here
--- args     1 CLOSING: time, lease_ms, release_ms, forget_ms, time to live in ms, state, flags, whether any
---            attempt will do, whether there is a session, epoch, seen, index; job_id, attempt, instance,
---            connection, target
+-- keys     OPEN, record, input, session if it lies here, where the result is if it is long
+-- args     1 CLOSING: time, lease_ms, release_ms, forget_ms, state, flags, whether any attempt will do, whether
+--            there is a session, epoch, seen, index; time to live in ms as text, job_id, attempt, instance, connection,
+--            target
 --          2 the body; 3 what to keep of the delivery, '' when there is none; 4 KEPT and the mark
--- answers  closed now number (-1: none) revision | not_current now record | ended now record | gone
+-- answers  CLOSED | not_current now record | ended now record | gone
 --          | unstored
-local function close(keys, args)
-  local now = clock(args[1])
-  local _, lease_ms, release_ms, forget_ms, ttl_ms, state, flags, any, with_session, epoch, seen,
-    index, job_id, attempt, instance, connection, target = unpk(CLOSING, args[1])
+local function close(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
+  local _, lease_ms, release_ms, forget_ms, state, flags, any, with_session, epoch, seen, index,
+    ttl_ms, job_id, attempt, instance, connection, target = unpk(CLOSING, args[1])
   -- Every job comes by here: the record is changed as it lies there, without a table.
   local value = call('GET', keys[2])
   if not value then return {'gone'} end
@@ -243,7 +254,9 @@ local function close(keys, args)
   if its_id ~= job_id or forget > 0 and forget <= now then return {'gone'} end
   if byte(value) ~= OPEN_STATE then return {'ended', now, value} end
   if any == 0 and its_attempt ~= attempt then return {'not_current', now, value} end
-  if has(flags, RESULT_ELSEWHERE) and call('EXISTS', keys[4]) == 0 then return {'unstored'} end
+  if has(flags, RESULT_ELSEWHERE) and call('EXISTS', keys[#keys]) == 0 then
+    return {'unstored'}
+  end
   if has(byte(value, 2), INPUT_ELSEWHERE) then call('UNLINK', keys[3]) end
   local body_at = spec_at + 4 + unpk('<I4', value, spec_at)
   local past_at = body_at + 4 + unpk('<I4', value, body_at)
@@ -253,9 +266,9 @@ local function close(keys, args)
     .. pack('<I4', #args[2]) .. args[2] .. sub(value, past_at), 'PX', ttl_ms)
   call('HDEL', keys[1], job_id)
 
-  if with_session == 0 then return {'closed', now, -1, 0} end
-  local s, sent = session_of(keys[5], now, field_of(index, target))
-  if not holds(s, instance, connection, epoch, seen) then return {'closed', now, -1, 0} end
+  if with_session == 0 then return pack(CLOSED, now, -1, 0) end
+  local s, sent = session_of(keys[4], now, field_of(index, target))
+  if not holds(s, instance, connection, epoch, seen) then return pack(CLOSED, now, -1, 0) end
   local seq = -1
   if sent and byte(sent) == 68 then
     seq = unpk('<I4', sent, 2)
@@ -268,15 +281,15 @@ local function close(keys, args)
   else
     keep_session(s, (unpk(KEPT, args[4])))
   end
-  return {'closed', now, seq, s.revision}
+  return pack(CLOSED, now, seq, s.revision)
 end
 
 -- renew: go on driving jobs.
 -- keys     OPEN, then record and input of each
 -- args     1 '<ddd' time, claim_ms, least time to live in ms; instance; then job_ids
 -- answers  the positions of those that are no longer the asker's
-local function renew(keys, args)
-  local now = clock(args[1])
+local function renew(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, claim_ms, ttl_ms, instance = unpk('<dddBc0', args[1])
   local refused, due = {}, {}
   for i = 2, #args do
@@ -302,8 +315,8 @@ end
 -- keys     OPEN, record
 -- args     1 '<dd' time, claim_ms; job_id, attempt that was seen, instance
 -- answers  taken now record | driven now record | not_current now record | ended now record | gone
-local function take_over(keys, args)
-  local now = clock(args[1])
+local function take_over(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, claim_ms, job_id, seen, instance = unpk('<ddBc0Bc0Bc0', args[1])
   local j, value = known_job(keys[2], job_id, now)
   if not j then return {'gone'} end
@@ -335,8 +348,8 @@ end
 -- keys     record of each
 -- args     1 '<d' time; then job_ids
 -- answers  for each whose result lies elsewhere: its position, attempt_id, ms until it goes
-local function release(keys, args)
-  local now = clock(args[1])
+local function release(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local elsewhere = {}
   for i = 2, #args do
     local key = keys[i - 1]
@@ -363,8 +376,8 @@ end
 -- keys     record, older record
 -- args     1 '<d' time; job_id
 -- answers  now record | nothing
-local function read(keys, args)
-  local now = clock(args[1])
+local function read(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   for i = 1, #keys do
     local j, value = known_job(keys[i], args[2], now)
     if j then return {now, value} end
@@ -376,8 +389,8 @@ end
 -- keys     OPEN, record
 -- args     1 '<d' time; job_id
 -- answers  now record | nothing
-local function due(keys, args)
-  local now = clock(args[1])
+local function due(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local j, value = known_job(keys[2], args[2], now)
   if j and j.state == 'O' then return {now, value} end
   call('HDEL', keys[1], args[2])
@@ -388,8 +401,8 @@ end
 -- keys     OPEN, record
 -- args     1 '<d' time; job_id
 -- answers  1 | 0 when it is not open, or listed
-local function list_open(keys, args)
-  local now = clock(args[1])
+local function list_open(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local j = known_job(keys[2], args[2], now)
   if not j or j.state ~= 'O' then return 0 end
   return call('HSETNX', keys[1], args[2], due_of(j))

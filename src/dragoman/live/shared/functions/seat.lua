@@ -82,8 +82,8 @@ local PLACE = '<dI4I4I4I4I4dBHc8Bc0'
 -- answers  placed index version drained passed lost cancelling unlisted slots inherited woken
 --          | more | cell_full | stale reason
 -- first version is random, so that a cell does not repeat one.
-local function take_seat(keys, args)
-  local now = clock(args[1])
+local function take_seat(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, stamp, slots, lease_ms, cell_size, first_version, how, listing, node, node_id =
     unpk(PLACE, args[1])
   local version = version_of(keys)
@@ -149,8 +149,8 @@ end
 -- args     1 '<dI4I4I4BH' time, epoch, lease_ms, number of the word, how attempts are found, how many are listed;
 --          node_id; 2 the end of a lost attempt; then attempt_ids that the node lists, then others of the seat
 -- answers  beat lost unlisted cancelling slots inherited woken | more | stale reason | not_seated | cold
-local function beat(keys, args)
-  local now = clock(args[1])
+local function beat(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, lease_ms, word, how, listing, node_id = unpk('<dI4I4I4BHBc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
@@ -180,8 +180,8 @@ end
 -- args     1 '<dI4BBB' time, epoch, only if it is silent, whether the seat goes, how attempts are found; node_id; 2 the
 --          end of a lost attempt; then attempt_ids of the seat
 -- answers  lost attempts | more | stale reason | not_seated | cold
-local function lose(keys, args)
-  local now = clock(args[1])
+local function lose(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, only_if_silent, remove, how, node_id = unpk('<dI4BBBBc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
@@ -209,8 +209,8 @@ end
 -- amend: change a seat's slots or facts; fewer slots cancel nothing.
 -- args     1 '<dI4i4B' time, epoch, slots (-1: as before), whether facts change; node_id; 2 facts
 -- answers  done woken | stale reason | not_seated | cold
-local function amend(keys, args)
-  local now = clock(args[1])
+local function amend(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, slots, new_facts, node_id = unpk('<dI4i4BBc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
@@ -225,8 +225,8 @@ end
 -- disconnect: the node's socket is lost; no slot is granted on it, what it holds is kept.
 -- args     1 '<dI4' time, epoch; node_id
 -- answers  done woken | stale reason | not_seated | cold
-local function disconnect(keys, args)
-  clock(args[1])
+local function disconnect(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, epoch, node_id = unpk('<dI4Bc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
@@ -239,8 +239,8 @@ end
 -- set_drained: an operator's drain or resume; a drained seat is granted no slot.
 -- args     1 '<dB' time, drained; node_id
 -- answers  done woken | not_seated | cold
-local function set_drained(keys, args)
-  local now = clock(args[1])
+local function set_drained(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, drained, node_id = unpk('<dBBc0', args[1])
   if not version_of(keys) then return {'cold'} end
   local index = call('HGET', keys[SEATS], 'n' .. node_id)
@@ -256,8 +256,8 @@ end
 -- read_cell: the whole board and who sits where.
 -- args     1 '<d' time
 -- answers  version board seats (field, value, ...) | nothing when the cell is cold
-local function read_cell(keys, args)
-  clock(args[1])
+local function read_cell(keys, args, shared_now)
+  clock(args[1], shared_now)
   local version = version_of(keys)
   if not version then return {} end
   return {string.format('%.0f', version), call('GET', keys[BOARD]), call('HGETALL', keys[SEATS])}
@@ -267,8 +267,8 @@ end
 -- args     1 '<dd' time, version
 -- answers  version whole (1 or 0) {index record owner facts ...} {index of a seat that is free ...} | nothing when the
 --          cell is cold
-local function read_changes(keys, args)
-  clock(args[1])
+local function read_changes(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, since = unpk('<dd', args[1])
   local board = call('GET', keys[BOARD])
   if not board then return {} end
@@ -298,8 +298,8 @@ end
 -- recount: count the slots that are held on a seat.
 -- args     1 '<dB' time, index
 -- answers  held now, counted before | nothing when no node sits there
-local function recount(keys, args)
-  clock(args[1])
+local function recount(keys, args, shared_now)
+  clock(args[1], shared_now)
   local _, index = unpk('<dB', args[1])
   local seat = read_seat(keys, index)
   if not seat then return {} end
@@ -313,8 +313,8 @@ end
 -- args     1 '<dBI4I4c8' time, index, tombstone_ms, the seat's epoch and node as they were read; then fields of
 --          nodes that lead to the seat
 -- answers  1 | 0 when the seat was taken anew since
-local function clear_seat(keys, args)
-  local now = clock(args[1])
+local function clear_seat(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, index, tombstone_ms, epoch, node = unpk('<dBI4I4c8', args[1])
   local seat = read_seat(keys, index)
   if not seat or seat.epoch ~= epoch or seat.node ~= node then return 0 end
@@ -332,8 +332,8 @@ end
 -- mend_attempt: end an attempt that holds a slot of no seat, or waits for a slot that does not come.
 -- args     1 '<dI4' time, tombstone_ms; 2 its field
 -- answers  1 | 0 when it is sound
-local function mend_attempt(keys, args)
-  local now = clock(args[1])
+local function mend_attempt(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, tombstone_ms = unpk('<dI4', args[1])
   local x = find_attempt(keys, args[2], now)
   if not x then return 0 end

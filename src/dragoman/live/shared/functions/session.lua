@@ -177,8 +177,8 @@ local OWNER = '<dI4I4Bc0Bc0'
 -- keys     session
 -- args     1 '<d' time, '<d' session_ms; 2 header; 3 what never changes; then field, value, ...
 -- answers  the revision, or 0
-local function restore(keys, args)
-  local now = clock(args[1])
+local function restore(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, session_ms = unpk('<dd', args[1])
   local known, new = session_of(keys[1], now), session_in(args[2], keys[1], now)
   if known then
@@ -203,8 +203,8 @@ end
 -- keys     session
 -- args     1 '<d' time, '<d' session_ms, '<d' epoch (-1: from any owner), instance, connection
 -- answers  taken, then all fields | changed_hands | none
-local function take(keys, args)
-  local now = clock(args[1])
+local function take(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, session_ms, epoch, instance, connection = unpk('<dddBc0Bc0', args[1])
   local s = session_of(keys[1], now)
   if not s then return {'none'} end
@@ -223,8 +223,8 @@ end
 --          that are kept, then the mark; then for each '<BI4Bc0' whether it has a job, index, target; what to keep of it
 -- answers  delivered revision number ... (-1: its turn has not come; 0: acknowledged before)
 --          | not_owner instance connection epoch
-local function deliver(keys, args)
-  local now = clock(args[1])
+local function deliver(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, seen, instance, connection = unpk(OWNER, args[1])
   local s = session_of(keys[1], now)
   if not holds(s, instance, connection, epoch, seen) then return not_owner(s) end
@@ -264,8 +264,8 @@ end
 -- keys     session
 -- args     1 OWNER; 2 '<dI4I4Bc0' session_ms, the number, next_chunk_seq, half sample
 -- answers  the revision, or 0
-local function acknowledge(keys, args)
-  local now = clock(args[1])
+local function acknowledge(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, seen, instance, connection = unpk(OWNER, args[1])
   local session_ms, upto, chunk, half = unpk('<dI4I4Bc0', args[2])
   local fields = call('HGETALL', keys[1])
@@ -298,8 +298,8 @@ end
 -- keys     session, ...
 -- args     1 '<d' time, '<d' session_ms; then OWNER for each
 -- answers  the positions of those that are not the asker's, or whose records are older
-local function renew_sessions(keys, args)
-  local now = clock(args[1])
+local function renew_sessions(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, session_ms = unpk('<dd', args[1])
   local refused = {}
   for i = 1, #keys do
@@ -318,8 +318,8 @@ end
 -- keys     session
 -- args     1 '<d' time
 -- answers  field, value, ...; nothing when there is no such session
-local function read_session(keys, args)
-  local now = clock(args[1])
+local function read_session(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   return session_of(keys[1], now) and call('HGETALL', keys[1]) or {}
 end
 
@@ -327,8 +327,8 @@ end
 -- keys     session
 -- args     1 OWNER
 -- answers  1 | 0 when another connection owns it
-local function end_session(keys, args)
-  local now = clock(args[1])
+local function end_session(keys, args, shared_now)
+  local now = clock(args[1], shared_now)
   local _, epoch, _, instance, connection = unpk(OWNER, args[1])
   local s = session_of(keys[1], now)
   if not s then return 1 end

@@ -153,6 +153,8 @@ class CellSeat(msgspec.Struct, kw_only=True):
     drained: bool = False
     mean_ms: float = 0.0
     facts: bytes = b""
+    promised_until_ms: int = 0
+    """Until then an instance that waited is on its way to a slot that came free."""
     held: dict[AttemptId, CellAttempt] = msgspec.field(default_factory=dict)
 
     @property

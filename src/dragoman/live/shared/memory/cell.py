@@ -35,6 +35,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome, RunningJob
 from dragoman.live.shared import records as r
+from dragoman.live.shared.interface import PROMISED_MS
 from dragoman.live.shared.memory.attempts import CellAttempt, CellSeat, Grave
 from dragoman.live.shared.memory.waiting import Waiting
 
@@ -438,7 +439,10 @@ class MemoryCell:
             if spare < floor(ask.headroom * slots):
                 return r.Full(headroom=True)
         mask = sum(seat.bit for seat in free)
-        mask = mask & ask.near or mask
+        near = ask.near & ask.candidates
+        if near != ask.candidates:
+            promised = sum(seat.bit for seat in free if seat.promised_until_ms > now_ms) & near
+            mask = mask & near & ~promised or mask & ~promised or mask
         index = CHOICES[ask.strategy](mask, self._by_index, self._random)
         seat = self._by_index[index]
         assert seat is not None, "a choice is made among the seats that were named"
@@ -551,8 +555,11 @@ class MemoryCell:
     def _woken(self, seat: CellSeat, before: int, now_ms: int) -> tuple[InstanceId, ...]:
         """Wake an instance for each slot that may be granted now and could not be before."""
         more = seat.free_slots(now_ms) - before
-        woken = (self.waiting.wake(seat.index, now_ms) for _ in range(more))
-        return tuple(instance_id for instance_id in woken if instance_id is not None)
+        woken = [self.waiting.wake(seat.index, now_ms) for _ in range(more)]
+        found = tuple(instance_id for instance_id in woken if instance_id is not None)
+        if found:
+            seat.promised_until_ms = now_ms + PROMISED_MS
+        return found
 
     def _bury(self, attempt_id: AttemptId, until_ms: int, by_node: bool) -> None:
         """No slot is held for the attempt until then, nor inherited."""

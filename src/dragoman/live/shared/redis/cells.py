@@ -62,6 +62,8 @@ _SENDER = Struct("<I8s")
 _FINISH = Struct("<IBB")
 _STEP = Struct("<I8sBI")
 _MS = Struct("<I")
+_GRANTED = Struct("<BI8sdd")
+_FREED = Struct("<ddddB")
 _ADOPT = Struct("<4IBB")
 _PLACE = Struct("<5IdBH8s")
 _BEAT = Struct("<3IBH")
@@ -90,7 +92,7 @@ _ONLY_ALL, _AS_NAMED, _LOOK = 0, 1, 2
 _LOOKS_FROM_OUTSIDE = 3
 """How often the attempts of a seat are looked for before the server does it itself."""
 
-_Seated = tuple[int, int, bytes]
+_Seated = tuple[float, int, bytes]
 """A seat's stamp, epoch and node."""
 
 _LARGEST_CELL = 250
@@ -148,18 +150,18 @@ class RedisCells:
         if error is not None:
             then(None, error)
             return
-        match answer[0]:
-            case b"granted":
-                _, index, epoch, node, at_ms, stamp = answer
-                known = self._owners.get((cell, index))
-                if known is not None and known[0] == (stamp, epoch, node):
-                    then(r.Granted(cell, index, *known[1], at_ms), None)
-                else:
-                    self._tasks.spawn(tell(partial(self._granted, cell, answer), then))
-            case b"gone":
-                then(r.Gone(), None)
-            case why:
-                then(r.Full(cold=why == b"cold", headroom=why == b"headroom"), None)
+        if type(answer) is bytes:
+            index, epoch, node, at_ms, stamp = _GRANTED.unpack(answer)
+            known = self._owners.get((cell, index))
+            if known is not None and known[0] == (stamp, epoch, node):
+                then(r.Granted(cell, index, *known[1], int(at_ms)), None)
+            else:
+                self._tasks.spawn(tell(partial(self._granted, cell, answer), then))
+        elif answer[0] == b"gone":
+            then(r.Gone(), None)
+        else:
+            [why] = answer
+            then(r.Full(cold=why == b"cold", headroom=why == b"headroom"), None)
 
     def finish(
         self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish, then: AfterFree
@@ -234,9 +236,9 @@ class RedisCells:
             _PREEMPT.pack(ask.max_preemptions, ask.grace_ms) + _PREEMPTED,
             *(entry.attempt_id for entry in able[:_VICTIMS]),
         )
+        if isinstance(answer, bytes):
+            return await self._granted(ask.cell, answer)
         match answer[0]:
-            case b"granted":
-                return await self._granted(ask.cell, answer)
             case b"gone":
                 return r.Gone()
             case b"no_victim":
@@ -535,19 +537,19 @@ class RedisCells:
             draws = bytes([first[int(random() * width)] for _ in range(min(_BLIND_DRAWS, width))])
         return candidates, draws, name(ask.job_id) + kept_name(ask.instance_id) + NO_NAME
 
-    async def _granted(self, cell: int, answer: Answer) -> r.Granted | r.Gone:
-        _, index, epoch, node, at_ms, stamp = answer
+    async def _granted(self, cell: int, answer: bytes) -> r.Granted | r.Gone:
+        index, epoch, node, at_ms, stamp = _GRANTED.unpack(answer)
         seated = (stamp, epoch, node)
         known = self._owners.get((cell, index))
         if known is not None and known[0] == seated:
-            return r.Granted(cell, index, *known[1], at_ms)
+            return r.Granted(cell, index, *known[1], int(at_ms))
         owner = await self._owner(cell, index, node, epoch)
         if owner is None:
             # The node took its seat anew this moment: the attempt was its older connection's.
             return r.Gone()
         if stamp >= 0:
             self._owners[cell, index] = (seated, owner)
-        return r.Granted(cell, index, *owner, at_ms)
+        return r.Granted(cell, index, *owner, int(at_ms))
 
     async def _owner(
         self, cell: int, index: int, node: bytes, epoch: int
@@ -656,6 +658,10 @@ def _finished(
 def _end_of(
     cell: int, attempt_id: AttemptId, answer: Answer
 ) -> r.FreedSlot | r.LateFinish | Stale | Cold:
+    if type(answer) is bytes:
+        *times, slots = _FREED.unpack_from(answer)
+        job_id = JobId(answer[_FREED.size :].decode())
+        return r.FreedSlot(job_id, Times(*map(int, times)), slots, (), None)
     match answer[0]:
         case b"freed":
             return _freed(answer)

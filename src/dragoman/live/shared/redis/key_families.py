@@ -15,7 +15,8 @@ FAMILIES = (
         "c<number>",
         "board",
         "string",
-        "the cell's version; for each seat its free slots, slots, held slots, flags, epoch, stamp, "
+        "the cell's version; for each seat its free slots, slots, held slots, flags, "
+        "in which second an instance was woken for it, epoch, stamp, "
         "the version it changed with, until when it is alive, mean service time, node",
         "44 bytes a seat",
         _CELL,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from random import Random
 from struct import Struct
 from typing import Any, TypeAlias
 
 from dragoman.errors import DependencyDown, DragomanError
-from dragoman.redis_servers import FunctionCall, FunctionLibrary, Plain, RedisPipeline, versioned
+from dragoman.redis_servers import (
+    FunctionCall,
+    FunctionLibrary,
+    Plain,
+    RedisPipeline,
+    settle,
+    versioned,
+)
 
 Answer: TypeAlias = Any
 """What a function's header says it answers."""
@@ -45,10 +53,11 @@ class FunctionTag:
 
     def __init__(self, prefix: str, tag: str, library: FunctionLibrary) -> None:
         self.name = f"{versioned(prefix)}:{{{tag}}}"
+        self._begins = f"{self.name}:".encode()
         self.library = library
 
     def key(self, name: str) -> bytes:
-        return f"{self.name}:{name}".encode()
+        return self._begins + name.encode()
 
 
 class FunctionServer:
@@ -69,7 +78,6 @@ class FunctionServer:
         """How often each function was called."""
         self._time_ms = time_ms
         self._servers_time = _TIME.pack(0)
-        self._functions: dict[tuple[str, str], str] = {}
 
     @property
     def time(self) -> bytes:
@@ -80,7 +88,9 @@ class FunctionServer:
         self, tag: FunctionTag, name: str, keys: tuple[Word, ...], terms: bytes, *arguments: Word
     ) -> Future[Answer]:
         """One function on the keys of one tag; its outcome is unknown when it is refused."""
-        return self._caller.ask(tag.name, name, self._function(tag, name, keys, terms, arguments))
+        reply: Future[Answer] = get_running_loop().create_future()
+        self.send(tag, name, keys, terms, arguments, partial(settle, reply))
+        return reply
 
     def send(
         self,
@@ -92,23 +102,11 @@ class FunctionServer:
         then: Callable[[Answer, DragomanError | None], None],
     ) -> None:
         """The same, answered through a callback where the reply is read."""
-        call = self._function(tag, name, keys, terms, arguments)
-        self._caller.send(tag.name, name, call, then)
-
-    def _function(
-        self,
-        tag: FunctionTag,
-        name: str,
-        keys: tuple[Word, ...],
-        terms: bytes,
-        arguments: tuple[Word, ...],
-    ) -> FunctionCall:
         self.operations[name] += 1
         library = tag.library
-        function = self._functions.get((library.name, name))
-        if function is None:
-            function = self._functions[library.name, name] = library.function(name)
-        return FunctionCall(library, function, keys, (self.time + terms, *arguments))
+        time = self._servers_time if self._time_ms is None else self.time
+        call = FunctionCall(library, library.places[name], keys, (time + terms, *arguments))
+        self._caller.send(tag.name, name, call, then)
 
     def lane(self, tag: FunctionTag) -> str:
         """The server that holds a tag."""

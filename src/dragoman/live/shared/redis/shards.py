@@ -22,6 +22,7 @@ from dragoman.ids import (
     JobId,
     SessionId,
     TenantId,
+    place_in,
     request_in,
     shard_in,
 )
@@ -43,10 +44,13 @@ from dragoman.live.shared.redis.server import (
 from dragoman.task_set import TaskSet
 
 _OPENING = Struct("<dB4I")
-_NEW_JOB = Struct("<5dBc")
+_NEW_JOB = Struct("<4dBc")
+_OPENED = Struct("<dI")
+_NUMBER = Struct("<i")
 _KEPT = Struct("<dII")
 _MOVE = Struct("<ddBH")
-_CLOSING = Struct("<4dcBBB3I")
+_CLOSING = Struct("<3dcBBB3I")
+_CLOSED = Struct("<ddd")
 _OWNER = Struct("<II")
 _ENTRY = Struct("<BI")
 _NUMBERS = {count: Struct(f"<{count}d") for count in range(1, 3)}
@@ -62,7 +66,15 @@ _TOGETHER = 500
 _PAGE = 500
 """How many open jobs of a shard are looked through at a time."""
 
+_SHARDS_AT_ONCE = 16
+"""Of how many shards the open jobs are looked through at a time."""
+
+_FIRST = b"0"
+"""Where a look through a hash begins, and what it answers when it is through."""
+
 _NO_LIMIT = -1
+
+_NEW = r.JobOpened(None)
 
 
 _NewJob = tuple[bytes, bytes, bytes]
@@ -76,6 +88,7 @@ class _Opening:
     opening: r.UtteranceOpening
     tag: FunctionTag
     keys: tuple[bytes, ...]
+    """Those that are enough for a single job that is new."""
     records: list[bytes]
     terms: bytes
     kept: bytes
@@ -83,6 +96,12 @@ class _Opening:
     elsewhere: list[bytes]
     payloads: list[Future[Answer]]
     """On their way before it."""
+
+    def all_keys(self) -> tuple[bytes, ...]:
+        """Also those where records would be moved, and where inputs would lie."""
+        jobs = self.opening.jobs
+        keys = [_older(record, job.job_id) for record, job in zip(self.records, jobs, strict=True)]
+        return (*self.keys, *keys, *(self.tag.key(f"i:{job.job_id}") for job in jobs))
 
     def arguments(self, older: Sequence[str] = ()) -> tuple[bytes, ...]:
         """All after the terms; older names the jobs whose records are in the way."""
@@ -124,7 +143,7 @@ class RedisShards:
             self._server.send(
                 asked.tag,
                 "open",
-                asked.keys,
+                asked.keys if len(opening.jobs) == 1 else asked.all_keys(),
                 asked.terms,
                 asked.arguments(),
                 partial(self._open_answered, asked, then),
@@ -136,12 +155,10 @@ class RedisShards:
         if error is not None:
             then(None, error)
             return
-        if answer[0] == b"opened":
-            _, at_ms, revision, answers = answer
-            if all(type(each) is int for each in answers):
-                then(self._all_new(asked.opening, at_ms, revision, answers), None)
-                return
-        self._tasks.spawn(tell(partial(self._open_on, asked, answer), then))
+        if type(answer) is bytes:
+            then(self._all_new(asked.opening, answer), None)
+        else:
+            self._tasks.spawn(tell(partial(self._open_on, asked, answer), then))
 
     async def _open_on(
         self, asked: _Opening, answer: Answer | None
@@ -150,7 +167,7 @@ class RedisShards:
         older: Sequence[str] = ()
         for _ in range(_MOVED_AT_MOST):
             if answer is None:
-                keys = asked.keys
+                keys = asked.all_keys()
                 if older:
                     keys += tuple(
                         _older(record, name) if name else record
@@ -161,9 +178,12 @@ class RedisShards:
                 )
                 answer = await _with_payloads(call, asked.payloads)
                 asked.payloads = []
-            if answer[0] != b"moved":
+            if isinstance(answer, bytes):
+                return self._all_new(asked.opening, answer)
+            if answer[0] == b"moved":
+                older = [name.decode() for name in answer[1]]
+            elif answer[0] != b"more":
                 return await self._opened(asked.opening, asked.tag, answer)
-            older = [name.decode() for name in answer[1]]
             answer = None
         raise _never_settled("open")
 
@@ -184,8 +204,6 @@ class RedisShards:
             records[0] if held is None else _session_key(tag, held.session_id),
             *records,
         ]
-        keys += [_older(record, job.job_id) for record, job in zip(records, jobs, strict=True)]
-        keys += [tag.key(f"i:{job.job_id}") for job in jobs]
         payloads: list[Future[Answer]] = []
         news = [self._new_job(opening, job, tag, payloads) for job in jobs]
         elsewhere = [packing.names(each.target, each.job_id) for each in opening.elsewhere]
@@ -201,14 +219,15 @@ class RedisShards:
             payloads,
         )
 
-    def _all_new(
-        self, opening: r.UtteranceOpening, at_ms: int, revision: int, answers: Sequence[int]
-    ) -> r.Opened:
-        """None of the requests was made before: the answers are numbers of refused ones, or -1."""
+    def _all_new(self, opening: r.UtteranceOpening, answer: bytes) -> r.Opened:
+        """None of the requests was made before: the answer has numbers of refused ones, or -1."""
+        now_ms, revision = _OPENED.unpack_from(answer)
+        at_ms = int(now_ms)
         for new in opening.jobs:
             self._list(opening, new, at_ms)
-        jobs = [r.JobOpened(None if each < 0 else each) for each in answers]
-        return r.Opened(at_ms, tuple(jobs), revision)
+        numbers = _NUMBER.iter_unpack(memoryview(answer)[_OPENED.size :])
+        jobs = tuple([_NEW if each < 0 else r.JobOpened(each) for (each,) in numbers])
+        return r.Opened(at_ms, jobs, revision)
 
     def _list(self, opening: r.UtteranceOpening, new: r.NewJob, at_ms: int) -> None:
         life_ms = self._life_ms(opening, new)
@@ -246,7 +265,7 @@ class RedisShards:
         name = opening.held.session_id if opening.held is not None else opening.jobs[0].job_id
         shard, tag = self._shard(name)
         for job in opening.jobs:
-            if shard_in(job.job_id) != shard:
+            if job.job_id[2:4] != name[2:4]:
                 raise ValueError(f"job {job.job_id} does not lie in the shard that it is opened in")
         return shard, tag
 
@@ -273,14 +292,15 @@ class RedisShards:
                 flags, body = packing.INPUT_ELSEWHERE, b""
         numbers = _NEW_JOB.pack(
             _NO_LIMIT if job.total_ms is None else job.total_ms,
-            ttl_ms,
             0,
             release_ms,
             forget_ms,
             flags,
             state,
         )
-        head = numbers + packing.name(job.job_id) + kept_name(job.target_key)
+        head = b"".join(
+            (numbers, kept_name(str(ttl_ms)), packing.name(job.job_id), kept_name(job.target_key))
+        )
         return head, packing.new_record(job, opening.instance_id, body), sent
 
     async def move(self, move: r.Move) -> r.MovedOn | r.NotCurrent | r.HasEnded | r.NoJob:
@@ -332,9 +352,8 @@ class RedisShards:
     ) -> None:
         if error is not None:
             then(None, error)
-        elif answer[0] == b"closed":
-            _, at_ms, seq, revision = answer
-            then(r.Closed(at_ms, None if seq < 0 else seq, revision), None)
+        elif type(answer) is bytes:
+            then(_closed(answer), None)
         else:
             self._tasks.spawn(tell(partial(self._not_closed, job_id, tag, answer), then))
 
@@ -348,9 +367,8 @@ class RedisShards:
         keys, terms = self._closing(closing, shard, tag, record, packing.RESULT_ELSEWHERE)
         call = self._server.call(tag, "close", keys, terms, *self._end_words(closing, b""))
         answer = await _with_payloads(call, (payload,))
-        if answer[0] == b"closed":
-            _, at_ms, seq, revision = answer
-            return r.Closed(at_ms, None if seq < 0 else seq, revision)
+        if isinstance(answer, bytes):
+            return _closed(answer)
         return await self._not_closed(closing.job_id, tag, answer)
 
     async def _not_closed(
@@ -369,7 +387,6 @@ class RedisShards:
             self._open_keys[shard],
             record,
             tag.key(f"i:{closing.job_id}"),
-            tag.key(f"o:{closing.attempt_id or closing.job_id}"),
         )
         in_session = False
         owners, epoch, seen = packing.NO_NAME + packing.NO_NAME, 0, 0
@@ -377,15 +394,16 @@ class RedisShards:
             owner, seen = held.owner, held.seen
             epoch = owner.epoch
             owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
-            if shard_in(held.session_id) == shard:
+            if held.session_id[2:4] == closing.job_id[2:4]:
                 in_session = True
                 keys += (_session_key(tag, held.session_id),)
+        if flags & packing.RESULT_ELSEWHERE:
+            keys += (tag.key(f"o:{closing.attempt_id}"),)
         lease_ms = closing.keep.lease_ms if closing.ending.outcome is Outcome.SUCCESS else 0
         release_ms, forget_ms = _times_kept(closing.keep)
         numbers = _CLOSING.pack(
             lease_ms,
             release_ms,
-            forget_ms,
             forget_ms,
             packing.STATES[closing.ending.outcome],
             flags,
@@ -397,7 +415,8 @@ class RedisShards:
         )
         job, attempt = packing.name(closing.job_id), packing.name(closing.attempt_id or b"")
         target = kept_name(entry.target) if entry is not None else packing.NO_NAME
-        return keys, b"".join((numbers, job, attempt, owners, target))
+        ttl = kept_name(str(forget_ms))
+        return keys, b"".join((numbers, ttl, job, attempt, owners, target))
 
     def _end_words(self, closing: r.Closing, output: bytes) -> tuple[bytes, bytes, bytes]:
         """The body of the record, what is kept of the delivery, and how many of those are."""
@@ -472,26 +491,39 @@ class RedisShards:
         return None if found is None else await self._work(*found)
 
     async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
-        found = await asyncio.gather(*(self._due_in(shard, limit) for shard in shards))
-        return tuple(chain.from_iterable(found))
+        found: list[r.StoredJob] = []
+        # A few at a time: jobs that are placed meanwhile wait for no long list of answers.
+        for start in range(0, len(shards), _SHARDS_AT_ONCE):
+            some = shards[start : start + _SHARDS_AT_ONCE]
+            pages = await asyncio.gather(*(self._page_of_open(shard, _FIRST) for shard in some))
+            # Most shards have no open job.
+            busy = [
+                self._due_in(shard, page, limit)
+                for shard, page in zip(some, pages, strict=True)
+                if page[0] != _FIRST or page[1]
+            ]
+            found += chain.from_iterable(await asyncio.gather(*busy))
+        return tuple(found)
 
-    async def _due_in(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
-        tag, key = self._shards[shard], self._open_keys[shard]
+    def _page_of_open(self, shard: int, cursor: bytes) -> Future[Answer]:
+        key = self._open_keys[shard]
+        return self._server.plain(self._shards[shard], "HSCAN", key, cursor, "COUNT", _PAGE)
+
+    async def _due_in(self, shard: int, page: Answer, limit: int) -> tuple[r.StoredJob, ...]:
+        tag, found = self._shards[shard], {}
         # A hash that was empty has no time to live when it is filled again.
-        self._server.plain(tag, "PEXPIRE", key, self._job_ttl_ms).add_done_callback(_ignore)
-        cursor, found = b"0", {}
+        renewed = self._server.plain(tag, "PEXPIRE", self._open_keys[shard], self._job_ttl_ms)
+        renewed.add_done_callback(_ignore)
+        now_ms = await self._server.now_ms(tag)
         while True:
-            now_ms, page = await asyncio.gather(
-                self._server.now_ms(tag),
-                self._server.plain(tag, "HSCAN", key, cursor, "COUNT", _PAGE),
-            )
             cursor, fields = page
             for at in range(0, len(fields), 2):
                 (due_ms,) = _DUE.unpack(fields[at + 1])
                 if due_ms <= now_ms:
                     found[JobId(fields[at].decode())] = due_ms
-            if cursor == b"0" or len(found) >= limit:
+            if cursor == _FIRST or len(found) >= limit:
                 break
+            page = await self._page_of_open(shard, cursor)
         first = sorted(found, key=lambda job_id: (found[job_id], job_id))[:limit]
         answers = await asyncio.gather(*(self._due(job_id) for job_id in first))
         return tuple(job for job in answers if job is not None)
@@ -687,10 +719,11 @@ class RedisShards:
 
     def _where(self, job_id: JobId) -> tuple[int, FunctionTag, bytes] | None:
         """The job's shard and the key of its record; None when the text is no job_id."""
-        request = request_in(job_id)
-        if request is None:
+        place = place_in(job_id)
+        if place is None:
             return None
-        shard, tag = self._shard(job_id)
+        shard, request = place
+        tag = self._shards[shard]
         return shard, tag, tag.key(f"r:{request}")
 
     async def _read(self, job_id: JobId) -> tuple[FunctionTag, packing.PackedJob] | None:
@@ -811,6 +844,11 @@ def _times_kept(keep: Keep) -> tuple[int, int]:
     """How long after its end a job's payload is kept, and the job itself."""
     release_ms = max(keep.retention_ms, keep.lease_ms)
     return release_ms, release_ms + keep.lease_ms
+
+
+def _closed(answer: bytes) -> r.Closed:
+    at_ms, seq, revision = map(int, _CLOSED.unpack(answer))
+    return r.Closed(at_ms, None if seq < 0 else seq, revision)
 
 
 def _never_settled(what: str) -> DependencyDown:
