@@ -35,6 +35,7 @@ HOLD_OPERATIONS = {"node local": 9, "node remote": 12}
 HOLD_ROUND_TRIPS = {"node local": 1, "node remote": 2}
 HOLD_P99_MS = {"node local": 2.0, "node remote": 3.0}
 HOLD_NODE_BYTES = 5_000_000
+HALF_LOAD_SECONDS = 4.0
 DELAY_MS = 100
 THOUSAND = 1_000
 
@@ -120,7 +121,9 @@ def _at_full_speed(layout: Layout, effort: Effort, say: Say) -> Speed:
     with layout.place() as place:
         rounds = drive(FullSpeed(place, *times), list[Outcome])
         rate = median(outcome.jobs_per_second for outcome in rounds)
-        at_half = Paced(place, rate / 2, *times)
+        # Reading the instances takes their time: not of more than a few of the jobs.
+        seconds = max(effort.seconds, HALF_LOAD_SECONDS)
+        at_half = Paced(place, rate / 2, effort.rounds, seconds, effort.warm_up_seconds)
         half = drive(at_half, list[Outcome])
         redis = (place.redis.pid,) if place.redis is not None else ()
         with first_in_line(*(each.pid for each in place.instances), *redis) as allowed:
