@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,10 @@ def test_speech_into_a_microphone_is_recognised_translated_and_spoken_also_by_a_
     folder = tmp_path / "data"
     with (
         ServerProcess(folder, env=PATIENT) as server,
-        local_node(server, tmp_path),
+        ExitStack() as node,
         ConsolePage.opened(browser, server.url, permissions=["microphone"]) as console,
     ):
+        node.enter_context(local_node(server, tmp_path))
         console.page.add_init_script(WATCH_THE_SOUND)
         console.go("/talk")
         console.page.get_by_role("button", name="Speak").click()
@@ -92,6 +94,7 @@ def test_speech_into_a_microphone_is_recognised_translated_and_spoken_also_by_a_
             sound_is_heard(console)
             console.page.get_by_role("button", name="Stop").click()
             console.page.get_by_role("button", name="Speak").wait_for()
+            node.close()  # while there is a server that it can leave
         console.complaints.clear()  # the browser told of the sockets that could not be opened
 
 
