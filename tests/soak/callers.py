@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 from tests.soak.laws import Laws
-from tests.soak.nodes import LATE, translated
+from tests.soak.nodes import OWN_LIES, translated
 
 _END_SECONDS = 90.0
 """More than any job may take, lines and retries included."""
@@ -139,8 +139,8 @@ class Caller:
         if job["outcome"] == "success":
             found = job["result"]["text_translated"]
             wanted = translated(f"{request_id} asks", "es")
-            if self._is_patient and str(found).endswith(LATE):
-                self._laws.count("late results taken")
+            if self._is_patient and str(found).endswith(OWN_LIES):
+                self._laws.count("lies of an attempt's own node")
                 return
             self._laws.require(found == wanted, f"{request_id} got {found!r}, not {wanted!r}")
 

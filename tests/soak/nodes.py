@@ -22,9 +22,11 @@ from websockets.exceptions import WebSocketException
 LANGUAGES = ("en", "es", "de")
 LIE = "this is a lie"
 """How every text begins that is one."""
-LATE = "late"
-"""How the text of a node ends that answers when its time is up. While Redis is away no server can
-end the attempt, and its result may be the first word of it after all."""
+OWN_LIES = ("late", "twice")
+"""How texts end in which a node lies about an attempt of its own: it answers when its time is up,
+or once more. While Redis is away no server can end the attempt or store its result, so that what
+comes then may be the first word of it after all."""
+_LATE, _TWICE = OWN_LIES
 _SPOKEN = base64.b64encode(bytes(1600)).decode()
 _WORK_SECONDS = (0.005, 0.06)
 _NETWORK_ERRORS = (OSError, WebSocketException, TimeoutError)
@@ -220,14 +222,14 @@ class LyingNode(HonestNode):
 
     async def _twice(self, socket: ClientConnection, job: Body) -> None:
         await self._honestly(socket, job)
-        await self._succeed(socket, job, **lying("twice"))
+        await self._succeed(socket, job, **lying(_TWICE))
 
     async def _late(self, socket: ClientConnection, job: Body) -> None:
         self._stubborn.add(job["attempt_id"])
         try:
             await say(socket, type="job_ack", **attempt_of(job))
             await asyncio.sleep(2 * RUN_SECONDS)
-            await self._succeed(socket, job, **lying(LATE))
+            await self._succeed(socket, job, **lying(_LATE))
         finally:
             self._stubborn.discard(job["attempt_id"])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.integration.live_api.manual_node import Body
 from tests.soak.laws import Laws
-from tests.soak.nodes import LATE, LIE, translated
+from tests.soak.nodes import LIE, OWN_LIES, translated
 from tests.soak.speech import follows, in_pieces, numbered_samples
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -278,8 +278,8 @@ class Speaker:
             f"{self._name}: delivery {number} came after {len(self._ends)}",
         )
         text = message.get("text_asr")
-        if text is not None and self._is_taken_late(text):
-            self._laws.count("late results taken")
+        if text is not None and self._may_be_taken(text):
+            self._laws.count("lies of an attempt's own node")
         elif text is not None and text.startswith(LIE):
             self._laws.require(False, f"{self._name} heard in delivery {number}: {text}")
         elif text is not None:
@@ -290,8 +290,8 @@ class Speaker:
         self._ends[number] = message
         self._laws.count(message["type"])
 
-    def _is_taken_late(self, text: str) -> bool:
-        return self._is_patient and text.endswith(LATE)
+    def _may_be_taken(self, text: str) -> bool:
+        return self._is_patient and text.endswith(OWN_LIES)
 
     # --- judging ---------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class Speaker:
         next_sample: int | None = 0
         for message in ends:
             heard = message.get("text_asr")
-            if heard is None or self._is_taken_late(heard):
+            if heard is None or self._may_be_taken(heard):
                 next_sample = None  # how much was in it is not known
                 continue
             index = message["utterance_index"]
