@@ -22,6 +22,9 @@ tenant and life of a server."""
 _RECENT_JOBS = re.compile(r"\{n[0-9a-f]+\}:?jobs:\d+$")
 
 
+_SESSION_KEY = re.compile(r"\{s[0-9a-f]{2}\}:[zp]:s-[0-9a-f]+$")
+
+
 @dataclass
 class Reading:
     """One moment. Every value but those only shown is judged by its slope."""
@@ -33,8 +36,8 @@ class Reading:
     pools: dict[str, int] = field(default_factory=dict)
     """What grows to a fixed size with use: threads, and the descriptors that each one opens."""
     spread: dict[str, int] = field(default_factory=dict)
-    """What nodes and connections bring that go from one server of a cluster to another; it may be
-    somewhat more than at the base."""
+    """What nodes and connections bring that go from one server of a cluster to another, and what a
+    killed one leaves for a time; it may be somewhat more than at the base."""
     shown: dict[str, float] = field(default_factory=dict)
     """What is of interest and may change: work in progress, what retention keeps, disk."""
 
@@ -132,7 +135,12 @@ class Reader:
         keys = redis.command("--scan").split()
         # One a minute is begun and kept for an hour, whatever becomes of the jobs in it.
         lists = sum(_RECENT_JOBS.search(key) is not None for key in keys)
-        reading.counts["Redis keys"] = len(keys) - lists
+        left = 0
+        if self._backend.kind is Kind.CLUSTER:
+            # What a killed instance could not forget stays for its time, twice the grace and more.
+            left = sum(_SESSION_KEY.search(key) is not None for key in keys)
+            reading.spread["Redis records of sessions"] = left
+        reading.counts["Redis keys"] = len(keys) - lists - left
         reading.shown["Redis lists of recent jobs"] = lists
         for line in redis.command("INFO", "memory").splitlines():
             if line.startswith("used_memory:"):
