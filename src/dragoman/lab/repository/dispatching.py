@@ -113,6 +113,12 @@ _FREE_RESERVED = (
 )
 
 
+def is_full(connection: StoreConnection, run: Run, concurrency: int) -> bool:
+    """Whether as many items as may be are worked on."""
+    busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
+    return int(busy) >= concurrency
+
+
 def dispatch(connection: StoreConnection, run: Run, concurrency: int) -> list[ItemKey]:
     """Hand out waiting items, in order, until so many are worked on at once.
 

@@ -19,6 +19,9 @@ from dragoman.store import Store, StoreConnection
 MAX_ENTRIES = 1_000
 """Entries in one transaction, so that a burst does not make the first one wait for the last."""
 
+LINGER_SECONDS = 0.05
+"""How long entries that nothing waits for are gathered, so that they are written together."""
+
 WRITE_ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.2
 """When the database is away for a moment, writes are tried again: no work is lost."""
@@ -76,27 +79,45 @@ class Combiner:
         self._metrics = metrics
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
+        self._now = asyncio.Event()
 
-    def enter(self, entry: JournalEntry) -> asyncio.Future[bool]:
-        """Have the entry written; the future tells whether its lease still held."""
+    def enter(self, entry: JournalEntry, *, soon: bool = False) -> asyncio.Future[bool]:
+        """Have the entry written; the future tells whether its lease still held.
+
+        `soon`: no call waits for it, so it need not be written at once.
+        """
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, written))
+        if not soon or len(self._waiting) >= MAX_ENTRIES:
+            self._now.set()
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all())
         return written
 
     async def close(self) -> None:
         """Wait until everything entered is written or refused."""
+        self._now.set()
         if self._writing is not None:
             await self._writing
 
     async def _write_all(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 batch, self._waiting = self._waiting[:MAX_ENTRIES], self._waiting[MAX_ENTRIES:]
                 await self._write(batch)
         finally:
             self._writing = None
+
+    async def _gather(self) -> None:
+        """Wait for more entries, until one cannot wait."""
+        if not self._now.is_set() and len(self._waiting) < MAX_ENTRIES:
+            try:
+                async with asyncio.timeout(LINGER_SECONDS):
+                    await self._now.wait()
+            except TimeoutError:
+                pass
+        self._now.clear()
 
     async def _write(self, batch: list[Waiting]) -> None:
         try:
@@ -167,7 +188,9 @@ class Combiner:
                 for entry, is_held in zip(entries, held, strict=True)
                 if is_held and _keeps_place(entry)
             )
-            return held, [self._followers(connection, one, places[one.run_id]) for one in wanted]
+            return held, [
+                self._followers(connection, one, places[one.run.run_id]) for one in wanted
+            ]
 
         held, taken = await self._store.write(write)
         if self._succession is not None:

@@ -120,7 +120,8 @@ class LeaseJournal:
         )
         place = self._hand_over() if last else GIVEN_BACK
         await self._enter(
-            TryEntry(try_no, outcome.status, last, turns, place.successor, place.waits)
+            TryEntry(try_no, outcome.status, last, turns, place.successor, place.waits),
+            soon=place.successor is not None,
         )
         self._tries_logged += 1
 
@@ -186,13 +187,13 @@ class LeaseJournal:
         return JournalEntry(self._tenant, self._lease, what)
 
     def _send(self, what: OutputEntry | ScoreEntry) -> None:
-        self._on_their_way.append(self._combiner.enter(self._entry(what)))
+        self._on_their_way.append(self._combiner.enter(self._entry(what), soon=True))
 
-    async def _enter(self, what: OutputEntry | TryEntry) -> None:
+    async def _enter(self, what: OutputEntry | TryEntry, *, soon: bool = False) -> None:
         for written in self._on_their_way:
             if written.done():
                 written.result()  # raises why it was not written: the journal may have no gaps
-        if not await self._combiner.enter(self._entry(what)):
+        if not await self._combiner.enter(self._entry(what), soon=soon):
             raise Revoked
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dragoman.lab.budgets import NO_BUDGET, Quota
+from dragoman.lab.budgets import Quota
 from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Item, ItemKey, Run, RunId
@@ -15,11 +15,11 @@ from dragoman.lab.repository import (
     Leftovers,
     experiments,
     items,
-    quotas,
     reusing,
     runs,
+    spending,
 )
-from dragoman.lab.states import WORKING, RunMode
+from dragoman.lab.states import RunMode
 from dragoman.lab.targets import Output
 from dragoman.lab.worker.execution import Reusable
 from dragoman.store import StoreConnection
@@ -62,7 +62,8 @@ def take(
 class NextItems(msgspec.Struct, frozen=True):
     """What a worker would take of a run in the places of items that end."""
 
-    run_id: RunId
+    run: Run
+    experiment: Experiment
     places: int
     """Items that may begin at once."""
     ahead: int
@@ -77,17 +78,13 @@ def take_next(
     Where anything has a budget, none: the driver compares what is used up with the budget before
     it hands out each item.
     """
-    found = run_and_experiment(connection, wanted.run_id)
-    if found is None or found[0].status not in WORKING:
-        return []
-    run, experiment = found
-    balance = quotas.find_quota(connection, run.tenant).over(limits).balance
-    if experiment.spec.budget != NO_BUDGET or balance != NO_BUDGET:
+    run_id = wanted.run.run_id
+    if not spending.is_without_budget(connection, run_id, limits):
         return []
     leases = items.take_next(
-        connection, run.run_id, owner, lease_ms, places=wanted.places, ahead=wanted.ahead
+        connection, run_id, owner, lease_ms, places=wanted.places, ahead=wanted.ahead
     )
-    return _with_contents(connection, experiment, run, leases) if leases else []
+    return _with_contents(connection, wanted.experiment, wanted.run, leases) if leases else []
 
 
 def _with_contents(

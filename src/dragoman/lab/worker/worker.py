@@ -344,7 +344,8 @@ class Worker:
         one = place.working.pop(lease)
         if one.has_place or one.place_waits:
             self._free_place(place)
-        elif one.handover is GIVEN_BACK:
+            one.handover = GIVEN_BACK
+        if one.handover is GIVEN_BACK:
             self._queue.news.put(place.run.run_id)
         else:
             self._tell_soon(place.run.run_id)
@@ -355,7 +356,6 @@ class Worker:
         place.places -= 1
         self._working -= 1
         place.freed_at.append(self._clock.monotonic())
-        self._queue.news.put(place.run.run_id)
         self._wants_more.set()
         self._something_to_do.set()
 
@@ -432,33 +432,36 @@ class Worker:
         """What follows the items that end: for places that wait, and for those free soon."""
         waits = {lease.run_id for lease in waiting}
         found = [
-            NextItems(run_id, 0, place.missing_ahead if self._may_go_on(place) else 0)
-            for run_id, place in self._places.items()
+            NextItems(
+                place.run,
+                place.experiment,
+                places=0,
+                ahead=place.missing_ahead if self._may_go_on(place) else 0,
+            )
+            for place in self._places.values()
         ]
-        return [one for one in found if one.ahead or one.run_id in waits]
+        return [one for one in found if one.ahead or one.run.run_id in waits]
 
     def took(
         self, waiting: Sequence[Lease], wanted: Sequence[NextItems], taken: Sequence[Followers]
     ) -> None:
         """Begin what was taken; places that got nothing are given back."""
         now = self._clock.monotonic()
-        vacant: dict[RunId, list[InHand]] = {}
-        for lease in waiting:
-            place = self._places.get(lease.run_id)
-            one = place.working.get(lease) if place is not None else None
-            if one is not None and one.place_waits:
-                vacant.setdefault(lease.run_id, []).append(one)
         for asked, (begun, ahead) in zip(wanted, taken, strict=True):
-            place = self._places.get(asked.run_id)
-            if place is None or not self._may_go_on(place):
-                self._give_back_soon([one.lease for one in (*begun, *ahead)])
-                continue
-            for one, follower in zip(vacant.get(asked.run_id, ()), begun, strict=False):
-                one.place_waits = False
-                self._metrics.lab_refill.observe(now - one.over_at)
-                self._begin(place, follower, one.place_until)
-            self._give_back_soon([one.lease for one in begun[len(vacant.get(asked.run_id, ())) :]])
-            place.set_aside(ahead, now)
+            place = self._places.get(asked.run.run_id)
+            vacant: list[InHand] = []
+            if place is not None and not self._is_draining:
+                ended = [place.working.get(lease) for lease in waiting]
+                vacant = [one for one in ended if one is not None and one.place_waits]
+                for one, follower in zip(vacant, begun, strict=False):
+                    one.place_waits = False
+                    self._metrics.lab_refill.observe(now - one.over_at)
+                    self._begin(place, follower, one.place_until)
+            self._give_back_soon([one.lease for one in begun[len(vacant) :]])
+            if place is not None and self._may_go_on(place):
+                place.set_aside(ahead, now)
+            else:
+                self._give_back_soon([one.lease for one in ahead])
 
     async def _carry_out_under(
         self, journal: LeaseJournal, opened: OpenBench | Failure, taken: TakenItem

@@ -20,7 +20,7 @@ from dragoman.lab.worker.execution import Bench
 from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover
 from dragoman.lab.worker.taking import TakenItem
 
-AHEAD_SECONDS = 0.1
+AHEAD_SECONDS = 0.2
 """A worker sets aside what it is going to begin within this time: long enough to write results,
 short enough that no other worker waits for an item that this one has not begun."""
 
@@ -30,7 +30,7 @@ MOST_AHEAD = 256
 STALE_SECONDS = 1.0
 """What was set aside and is not begun by then goes back: calls take longer than before."""
 
-PLACE_SECONDS = 2.0
+PLACE_SECONDS = 4.0
 """How long a place goes from item to item, at least; then any worker may have it, so that new
 workers get their share. At most twice as long."""
 
@@ -97,6 +97,9 @@ class Workplace:
         """Apply the experiment's changes that may be made while it runs."""
         if experiment.spec == self.experiment.spec or isinstance(self.opened, Failure):
             return
+        if (experiment.spec.concurrency or 0) < (self.experiment.spec.concurrency or 0):
+            for one in self.working.values():
+                one.place_until = 0.0  # the driver hands out fewer
         self.experiment = experiment
         self.opened.take_up(experiment)
 
