@@ -113,19 +113,23 @@ _FREE_RESERVED = (
 )
 
 
-def is_full(connection: StoreConnection, run: Run, concurrency: int) -> bool:
-    """Whether as many items as may be are worked on."""
-    busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
-    return int(busy) >= concurrency
+def count_worked_on(connection: StoreConnection, run: Run) -> int:
+    """How many items are worked on, or handed out to be."""
+    return int(connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one())
 
 
-def dispatch(connection: StoreConnection, run: Run, concurrency: int) -> list[ItemKey]:
+def dispatch(
+    connection: StoreConnection, run: Run, concurrency: int, busy: int | None = None
+) -> list[ItemKey]:
     """Hand out waiting items, in order, until so many are worked on at once.
+
+    `busy`: how many were worked on, counted before the budget was looked at.
 
     An item handed out has no worker yet: any worker may take it, once. Users are shown it
     a moment later, so that the worker does not wait for that.
     """
-    busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
+    if busy is None:
+        busy = count_worked_on(connection, run)
     if busy >= concurrency:
         return []
     which = {"run": run.run_id, "most": concurrency - busy}

@@ -231,7 +231,9 @@ class Driver:
         )
 
     async def _is_full(self, plan: RunPlan) -> bool:
-        return await self._store.read(lambda c: dispatching.is_full(c, plan.run, plan.concurrency))
+        return await self._store.read(
+            lambda c: dispatching.count_worked_on(c, plan.run) >= plan.concurrency
+        )
 
     async def _refill(self, plan: RunPlan) -> list[ItemKey]:
         handed_out = await self._store.write(lambda c: refill(c, plan))

@@ -70,13 +70,16 @@ def refill(connection: StoreConnection, plan: RunPlan) -> list[ItemKey]:
     run = runs.find_run(connection, plan.run.run_id)
     if run is None or run.status not in WORKING:
         return []
+    # Counted first: an item that ends after that is counted here, and one that ended before it is
+    # in what is used up.
+    busy = dispatching.count_worked_on(connection, run)
     reason = _out_of_budget(connection, plan, run)
     if reason is not None:
         # Without anything to hand out there is nothing to stop: what is in progress ends the run.
         if dispatching.is_waiting(connection, run):
             _stop(connection, run, reason)
         return []
-    return dispatching.dispatch(connection, run, plan.concurrency)
+    return dispatching.dispatch(connection, run, plan.concurrency, busy)
 
 
 def _out_of_budget(connection: StoreConnection, plan: RunPlan, run: Run) -> str | None:
