@@ -269,6 +269,7 @@ def test_a_scan_of_a_run_leaves_out_what_is_archived(bench: Bench, scan: str) ->
 NAMED = {
     "hand out": dispatching._HAND_OUT,
     "take": items._TAKE,
+    "expired": dispatching._EXPIRED,
     "held": items._HELD,
     "renew": items._RENEW,
     "set aside": items._SET_ASIDE,
@@ -292,6 +293,7 @@ def test_rows_that_are_named_are_found_one_by_one(bench: Bench, name: str) -> No
     asked = {"run": run.run_id, "keys": keys, "experiment": EXPERIMENT}
     values: dict[str, dict[str, Any]] = {
         "take": {"owner": "w-1", "lease_ms": 5},
+        "expired": {"gone": "[]"},
         "held": {"owner": "w-1"},
         "renew": {"lease_ms": 5},
         "set aside": {"owner": "w-1", "lease_ms": 5},

@@ -21,6 +21,7 @@ from tests.integration.lab_engine.laboratory import (
 from dragoman.lab.model import Budget, EvaluatorSpec, ExperimentSpec, TargetSpec, VersionId
 from dragoman.lab.plugins import Context
 from dragoman.lab.queue import InProcessQueue
+from dragoman.lab.repository import journaling
 from dragoman.lab.states import RunStatus
 from dragoman.lab.worker import worker as worker_module
 from dragoman.settings import LabSettings
@@ -153,6 +154,31 @@ def test_there_are_never_more_calls_at_once_than_the_experiment_allows(
 def _ticking() -> LabSettings:
     """Labs without a queue between them find each other's work by looking."""
     return QUICK.model_copy(update={"lease_seconds": 60.0, "safety_tick_ms": 20})
+
+
+def test_items_that_end_together_are_written_together(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an item costs a database server is mostly the number of transactions."""
+    calls, writes = Calls(seconds=0.0), 0
+    write_entries = journaling.write_entries
+
+    def counted(*arguments: Any) -> list[bool]:
+        nonlocal writes
+        writes += 1
+        return write_entries(*arguments)
+
+    monkeypatch.setattr(journaling, "write_entries", counted)
+
+    async def story() -> None:
+        async with laboratory(database_url, STEADY, context=calls.context) as at:
+            version = await with_items(at, 1_000)
+            await at.run(spec(version))
+            assert set(calls.called.values()) == {1}
+            assert len(calls.called) == 1_000
+            assert writes <= 100
+
+    asyncio.run(story())
 
 
 def test_a_worker_that_drains_hands_back_what_it_set_aside(database_url: str) -> None:

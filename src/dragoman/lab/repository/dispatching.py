@@ -79,14 +79,23 @@ _OWNERS = by_state(
 
 _WORKED_ON_KEYS = by_state(sa.select(_log.item_id, _log.repetition).where(*WORKED_ON))
 
-_EXPIRED = by_state(
+_LAPSED = sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone"))
+_LOOKS_EXPIRED = by_state(sa.select(_log.item_id, _log.repetition).where(*WORKED_ON, _LAPSED))
+"""Without a lock: those that are worked on are locked by their workers at any time."""
+
+_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
+
+_EXPIRED = (
     sa.select(_log.item_id, _log.repetition, _log.try_no, _log.first_try_no)
-    .where(*WORKED_ON, sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone")))
+    .where(
+        *_THESE,
+        _log.result_state == sa.literal(ResultState.INIT.value),
+        _log.status == sa.literal(ItemStatus.PROCESSING.value),
+        _LAPSED,
+    )
     .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
-
-_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
 
 _NEW_TOKEN = {
     "lease_token": _log.lease_token + 1,
@@ -172,7 +181,14 @@ def take_back(connection: StoreConnection, run: Run, retries: int) -> TakenBack:
     gone = as_list(ended)
     if ended:
         connection.execute(_FREE_RESERVED, {"run": run.run_id, "gone": gone})
-    expired = connection.execute(_EXPIRED, {"run": run.run_id, "gone": gone}).all()
+    which = {"run": run.run_id, "gone": gone}
+    lapsed = [
+        ItemKey(ItemId(row.item_id), row.repetition)
+        for row in connection.execute(_LOOKS_EXPIRED, which)
+    ]
+    if not lapsed:
+        return TakenBack((), ())
+    expired = connection.execute(_EXPIRED, which | {"keys": as_keys(lapsed)}).all()
     queued: list[ItemKey] = []
     lost: list[ItemKey] = []
     for row in expired:
