@@ -18,7 +18,7 @@ from benchmarks.workers.peers.queues import QUEUES
 
 DATABASES = ("PostgreSQL", "MariaDB")
 WORKERS = (1, 2, 4)
-ITEMS, QUICK_ITEMS = 4_000, 320
+ITEMS, QUICK_ITEMS = 6_000, 320
 HOLD_ITEMS_PER_SECOND = 1_500
 HOLD_SHARE = 0.95
 
@@ -48,9 +48,6 @@ def run(options: Options) -> list[Table]:
     for name in options.databases:
         with database_server(name) as database:
             figures.append(_measure(database, tools, options))
-        if options.record:
-            # Each in a section of its own: a machine may have time for one of them only.
-            record(f"workers --database {name}", figures[-1:], datetime.now(UTC).date())
     return [table.drawn() for table in figures]
 
 
@@ -71,8 +68,11 @@ def _measure(database: DatabaseServer, tools: Mapping[str, Tool], options: Optio
         except NotInstalled as why:
             left_out.append(f"{tool} is left out: {why}.")
             print(left_out[-1])
-    figures = figures_of(database.name, items, rounds)
-    figures.notes += left_out
+        figures = figures_of(database.name, items, rounds)
+        figures.notes += left_out
+        if options.record:
+            # In a section for each database: a machine may have time for one of them only.
+            record(f"workers --database {database.name}", [figures], datetime.now(UTC).date())
     return figures
 
 
