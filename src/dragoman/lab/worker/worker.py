@@ -83,6 +83,8 @@ class Worker:
         self._working = 0
         """Places of this worker that are taken, of all runs."""
         self._items_done = 0
+        self._renewed_at = 0.0
+        """When the leases were renewed last."""
         self._news_due: dict[RunId, asyncio.TimerHandle] = {}
         self._is_draining = False
         self._something_to_do = asyncio.Event()
@@ -387,7 +389,7 @@ class Worker:
         if now >= one.place_until or not self._may_go_on(place):
             self._free_place(place)
             self._give_back_ahead(place)
-        elif place.ahead:
+        elif place.ahead and not self._may_have_lost(place, now):
             successor = place.ahead.popleft()
             one.handover = Handover(successor.lease)
             self._metrics.lab_refill.observe(0.0)
@@ -404,6 +406,10 @@ class Worker:
         run_id = place.run.run_id
         is_left = self._is_draining or self._places.get(run_id) is not place
         return not is_left and not self._backlog.has_of_another(run_id)
+
+    def _may_have_lost(self, place: Workplace, now: float) -> bool:
+        """Whether the leases of what was set aside may have run out, as after a pause."""
+        return now - max(place.set_aside_at, self._renewed_at) > self._terms.lease_ms / 1000
 
     def _give_back_ahead(self, place: Workplace) -> None:
         """Hand back what was set aside when it is not going to begin here soon."""
@@ -508,9 +514,11 @@ class Worker:
         if not held:
             return
         lease_ms = self._terms.lease_ms
+        asked_at = self._clock.monotonic()
         kept = await self._store.write(
             lambda c: items.renew(c, self._owner, held, lease_ms), urgent=True
         )
+        self._renewed_at = asked_at
         for lease in held:
             if lease not in kept and lease.run_id in self._places:
                 self._places[lease.run_id].revoke(lease)

@@ -91,7 +91,8 @@ class Workplace:
         self.freed_at: deque[float] = deque(maxlen=1_000)
         """When items ended whose places have not been filled again."""
         self._item_seconds: float | None = None
-        self._set_aside_at = 0.0
+        self.set_aside_at = 0.0
+        """When the latest of them were set aside."""
 
     def take_up(self, experiment: Experiment) -> None:
         """Apply the experiment's changes that may be made while it runs."""
@@ -132,11 +133,11 @@ class Workplace:
         """Keep these for the places that become free next."""
         if taken:
             self.ahead.extend(taken)
-            self._set_aside_at = now
+            self.set_aside_at = now
 
     def is_stale(self, now: float) -> bool:
         """Whether items were set aside that should have been begun long ago."""
-        return bool(self.ahead) and now - self._set_aside_at > STALE_SECONDS
+        return bool(self.ahead) and now - self.set_aside_at > STALE_SECONDS
 
     def take_ahead(self) -> list[Lease]:
         """Give up what was set aside; the caller hands the leases back."""
