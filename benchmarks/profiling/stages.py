@@ -15,6 +15,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     "frames out": (
         "dragoman.live.gateway.frame_reader.frame_head",
         "dragoman.live.gateway.uvicorn_server.SocketProtocol.write",
+        "dragoman.live.gateway.uvicorn_server.SocketProtocol.flush",
+        "dragoman.live.gateway.uvicorn_server.Turn",
         "dragoman.live.gateway.connection",
     ),
     "utterance": (

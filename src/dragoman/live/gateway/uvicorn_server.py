@@ -41,6 +41,10 @@ _BYTES_AHEAD = 1 << 14
 """And no frame may wait when more than this came at once."""
 
 
+_BYTES_A_TURN = 1 << 16
+"""More than this does not wait for the end of the turn: the transport must see what piles up."""
+
+
 def uvicorn_options(limits: TransportLimits) -> dict[str, Any]:
     """The keyword arguments for `uvicorn.Config` that the gateway relies on.
 
@@ -50,12 +54,26 @@ def uvicorn_options(limits: TransportLimits) -> dict[str, Any]:
         logging.getLogger(name).addFilter(_KEEP_SECRETS)
     return {
         "http": partial(HttpProtocol, limits=limits),
-        "ws": partial(SocketProtocol, limits=limits),
+        "ws": partial(SocketProtocol, limits=limits, turn=Turn()),
         "ws_max_size": limits.max_frame_bytes,
         "ws_per_message_deflate": False,
         "access_log": False,
         "log_config": None,
     }
+
+
+class Turn:
+    """A turn of the event loop, at the end of which sockets write what they have gathered."""
+
+    def __init__(self) -> None:
+        self.sockets: list[SocketProtocol] = []
+        """The first one has `end` called."""
+
+    def end(self) -> None:
+        """Have all of them write."""
+        sockets, self.sockets = self.sockets, []
+        for socket in sockets:
+            socket.flush()
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -72,8 +90,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     socket and its buffers.
     """
 
-    def __init__(self, *args: Any, limits: TransportLimits, **options: Any) -> None:
+    def __init__(self, *args: Any, limits: TransportLimits, turn: Turn, **options: Any) -> None:
+        """turn is that of all sockets of the server."""
         super().__init__(*args, **options)
+        self._turn = turn
         self.queue: Any = FrameQueue(self.loop)
         self._items = self.queue.items
         """Frames that no handler took as they came."""
@@ -90,6 +110,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """The answer to the last ping, while there is no room to write it."""
         self._is_full = False
         """The peer reads more slowly than it is written to."""
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
 
     # --- the way in ------------------------------------------------------------------------------
 
@@ -175,6 +197,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def refused(self, code: CloseCode, reason: str) -> None:
         """Close a socket whose peer does what is not allowed, without hearing more of it."""
+        self.flush()
         self.conn.fail(code, reason)
         if self.conn.close_sent is not None and not self.close_sent:
             self.handle_parser_exception()
@@ -239,8 +262,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def write(self, frame: Frame) -> bool:
         """Write a message if the socket is open and has room; False: it must go through ASGI.
 
-        uvloop gathers what is written in one turn of the event loop, and hands it to the kernel
-        at the end of the turn.
+        Small messages leave at the end of the turn of the event loop, with all others of that turn:
+        waking the process at the other end for each would take longer than writing.
         """
         transport = self.transport
         if (
@@ -254,16 +277,34 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if isinstance(frame, str):
             first, heads, frame = TEXT, TEXT_HEADS, frame.encode()
         size = len(frame)
-        if size < COPIED_BYTES:
-            transport.write(heads[size] + frame)
-        else:
+        if size >= COPIED_BYTES:
+            self.flush()
             transport.writelines((frame_head(first, size), frame))
+            return True
+        if not self._unsent:
+            turn = self._turn
+            if not turn.sockets:
+                self.loop.call_soon(turn.end)
+            turn.sockets.append(self)
+        self._unsent.append(heads[size] + frame)
+        self._unsent_bytes += size
+        if self._unsent_bytes > _BYTES_A_TURN:
+            self.flush()
         return True
+
+    def flush(self) -> None:
+        """Hand what was written to the transport."""
+        unsent = self._unsent
+        if unsent:
+            self._unsent, self._unsent_bytes = [], 0
+            if not self.close_sent and not self.transport.is_closing():
+                self.transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     def abort(self) -> None:
         self.transport.abort()
 
     async def send(self, message: Any) -> None:
+        self.flush()
         await super().send(message)
         if self._early and self.conn.state is not State.CONNECTING:
             early, self._early = self._early, b""
@@ -275,6 +316,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.data_received(early)
         if not self.queue.items:
             self._read_on()
+
+    def shutdown(self) -> None:
+        self.flush()
+        super().shutdown()
 
 
 class _KeepSecrets(logging.Filter):
