@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.audio import SAMPLE_BYTES
 from dragoman.errors import SettingsError
+from dragoman.voice_activity.detectors import Judgement
 
 
 class SpeechRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,8 +22,8 @@ class SpeechRules(msgspec.Struct, frozen=True, kw_only=True):
     """This much voice begins one; less is a click or a cough."""
     pre_roll_ms: float = 200
     """What is kept from before the voice: the first sound of a word is often not heard as one."""
-    tail_ms: float = 200
-    """What is kept from after it."""
+    tail_ms: float = 300
+    """What is kept from after it: the last sounds of a word are often not heard as a voice."""
     max_ms: float = 10_000
     """No utterance is longer."""
 
@@ -117,8 +118,9 @@ class Cutter:
 
         self.is_speaking = goes_on
         """An utterance has begun and is not complete."""
-        self._rest = b""
-        """What makes no whole frame yet."""
+        self.waiting: list[bytes] = []
+        """What comes after the frames that were given out to be judged: of the next frame, and of
+        more while they need not be judged."""
         self._origin_byte = 0
         """Where in the stream the frame of number 0 begins."""
         self._buffer = bytearray()
@@ -135,7 +137,7 @@ class Cutter:
     @property
     def held_bytes(self) -> int:
         """How much is held, undecided."""
-        return len(self._rest) + len(self._buffer)
+        return len(self._buffer) + sum(map(len, self.waiting))
 
     @property
     def undecided_byte(self) -> int:
@@ -144,18 +146,19 @@ class Cutter:
 
     def add(self, samples: bytes) -> bytes:
         """Take what comes next in the stream; the whole frames that are to be judged now."""
-        data = self._rest + samples if self._rest else samples
-        rest_bytes = len(data) % self._frame_bytes
+        if self.waiting:
+            self.waiting.append(samples)
+            samples = b"".join(self.waiting)
+            self.waiting.clear()
+        rest_bytes = len(samples) % self._frame_bytes
         if rest_bytes:
-            self._rest = data[-rest_bytes:]
-            data = data[:-rest_bytes]
-        else:
-            self._rest = b""
-        self._buffer += data
-        return data
+            self.waiting.append(samples[-rest_bytes:])
+            samples = samples[:-rest_bytes]
+        self._buffer += samples
+        return samples
 
-    def take(self, judgements: Sequence[bool]) -> list[Spoken]:
-        """The utterances that end with the next frames, of which each holds a voice or not."""
+    def take(self, judgements: Sequence[Judgement]) -> list[Spoken]:
+        """The utterances that end with the next frames, which were judged."""
         found: list[Spoken] = []
         history, number = self._history, self._next
         count = len(judgements)
@@ -163,17 +166,21 @@ class Cutter:
             return found
         # Nearly all frames go on with what those before them began.
         if self.is_speaking:
-            if False not in judgements and number + count - self._first < self._longest:
+            if min(judgements) > 0 and number + count - self._first < self._longest:
                 self._history = (history + 1 << count) - 1 & self._pause_mask
                 self._next = self._voiced_until = number + count
                 return found
-        elif True not in judgements:
+        elif max(judgements) <= 0:
             self._history = history << count & self._start_mask
             self._next = number + count
             self._forget_until(number + count - self._held_when_quiet)
             return found
-        for voiced in judgements:
+        for judgement in judgements:
             number += 1
+            voiced = judgement > 0
+            if judgement < 0:
+                history &= -1 << -judgement
+                self._voiced_until = min(self._voiced_until, number - 1 + judgement)
             if self.is_speaking:
                 history = (history << 1 | voiced) & self._pause_mask
                 if voiced:
@@ -208,10 +215,14 @@ class Cutter:
         Every frame has been judged by then. Half a sample at the end is dropped, or it begins what
         comes next.
         """
-        half_bytes = len(self._rest) % SAMPLE_BYTES
-        left = self._rest[: len(self._rest) - half_bytes]
+        left = b"".join(self.waiting)
+        self.waiting.clear()
+        half_bytes = len(left) % SAMPLE_BYTES
+        if half_bytes:
+            if not drop_half:
+                self.waiting.append(left[-half_bytes:])
+            left = left[:-half_bytes]
         end_byte = self._origin_byte + self._next * self._frame_bytes + len(left)
-        self._rest = b"" if drop_half else self._rest[len(left) :]
         if drop_half:
             end_byte += half_bytes
         spoken = None

@@ -9,12 +9,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.voice_activity.speakers import speaker
 
+from dragoman.audio import SAMPLE_BYTES
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import Cut
-from dragoman.live.sessions.segmenter import MOST_CHUNKS_AHEAD, Segment, SegmentRules
+from dragoman.live.sessions.segmenter import (
+    CHUNK_OVERHEAD_BYTES,
+    MOST_CHUNKS_AHEAD,
+    Segment,
+    SegmentRules,
+)
 from dragoman.live.sessions.voice import VoiceSegmenter, _read_place
-from dragoman.voice_activity import SpeechRules
+from dragoman.voice_activity import SpeechRules, open_detector
 
 RATE = 16_000
 FRAME = 640  # bytes: 20 ms
@@ -33,6 +40,7 @@ class Truth:
     """Hears a voice in frames that begin with a one."""
 
     frame_bytes = FRAME
+    passed_over = 0
 
     def __init__(self, is_quick: bool = True) -> None:
         self.is_quick = is_quick
@@ -179,6 +187,47 @@ def test_a_chunk_that_is_taken_the_short_way_is_heard_as_any_other(
         )
     assert short_way.close(now) == long_way.close(now)
     assert short_way.buffered_bytes == long_way.buffered_bytes
+
+
+@pytest.mark.parametrize("noise_db", [None, 10.0])
+@pytest.mark.parametrize("sizes", [[640], [1_280], [3_200], [959, 961, 5, 4_001, 70_000, 2]])
+def test_a_detector_that_does_not_listen_to_all_hears_the_same_whatever_the_chunks(
+    sizes: list[int], noise_db: float | None
+) -> None:
+    """Chunks that need no look are left to wait, and are there when an utterance ends early."""
+    samples = speaker(11, 5, noise_db=noise_db).sound.samples
+    found: list[list[Segment]] = []
+    for chunks in ([samples], chunks_of(samples, sizes * 3_000)):
+        listening = VoiceSegmenter(RULES, SpeechRules(), open_detector("webrtc", RATE), RATE)
+        segments: list[Segment] = []
+        for seq, chunk in enumerate(chunks):
+            if not listening.is_open or not listening.append(seq, chunk, 0.0):
+                segments += listening.push(seq, chunk, False, 0.0)
+            segments += judge_all(listening)
+            if listening.is_open and not listening.has_begun:
+                assert listening.buffered_bytes < RATE * SAMPLE_BYTES + len(chunk), (
+                    "silence is kept"
+                )
+        found.append(segments + listening.close(0.0) + judge_all(listening))
+    assert audio_of(found[0]) == audio_of(found[1])
+    assert len(found[0]) >= 5
+
+
+@pytest.mark.parametrize("size", [640, 1_280, 3_200])
+def test_an_end_in_the_middle_of_speech_keeps_what_no_detector_has_heard_yet(size: int) -> None:
+    stream = speaker(12, 1)
+    first, last = stream.words[0][0], stream.words[-1][1]
+    chunks = chunks_of(stream.sound.samples[: 2 * last], [size] * 999)
+    for count in range(2 * first // size + 20, len(chunks), 3):
+        listening = VoiceSegmenter(RULES, SpeechRules(), open_detector("webrtc", RATE), RATE)
+        found: list[Segment] = []
+        for seq, chunk in enumerate(chunks[:count]):
+            if not listening.is_open or not listening.append(seq, chunk, 0.0):
+                found += listening.push(seq, chunk, False, 0.0)
+        [segment] = found + listening.push(count, b"", True, 0.0)
+        assert segment.cut is Cut.FINAL
+        assert stream.sound.samples[: count * size].endswith(segment.chunks[0])
+        assert listening.buffered_bytes <= CHUNK_OVERHEAD_BYTES
 
 
 def judge_all(slow: VoiceSegmenter) -> list[Segment]:

@@ -69,13 +69,32 @@ def speaker(
                 add(np.zeros(int(RATE * random.uniform(0.02, 0.12))))
             words.append(add(volume * _word(random.choice(WORDS), random.choice(VOICES))))
         pauses.append(add(np.zeros(int(RATE * random.uniform(*pause_seconds)))))
-    stream = np.concatenate(parts)
-    if noise_db is not None:
-        power = np.mean(np.concatenate([stream[start:end] for start, end in words]) ** 2)
-        scale = np.sqrt(power / 10 ** (noise_db / 10))
-        stream = stream + np.random.default_rng(seed).normal(0, scale, len(stream))
-    return Labelled(as_pcm(stream), words, pauses)
+    stream = Labelled(as_pcm(np.concatenate(parts)), words, pauses)
+    if noise_db is None:
+        return stream
+    return stream._replace(sound=noisy(stream.sound, stream, noise_db, seed))
 
 
-def as_pcm(stream: Wave) -> Pcm16:
-    return Pcm16(np.clip(stream, -32768, 32767).astype("<i2").tobytes(), RATE)
+def speaker_of_one(word: str, late_samples: int, noise_db: float | None) -> Labelled:
+    """One word, a second and a little after the stream begins, and a second after it."""
+    wave = _word(word, VOICES[0])
+    start = RATE + late_samples
+    whole = np.concatenate([np.zeros(start), wave, np.zeros(RATE)])
+    stream = Labelled(as_pcm(whole), [(start, start + len(wave))], [])
+    if noise_db is None:
+        return stream
+    return stream._replace(sound=noisy(stream.sound, stream, noise_db, late_samples))
+
+
+def noisy(sound: Pcm16, said: Labelled, noise_db: float, seed: int) -> Pcm16:
+    """The sound, of any rate, with white noise as far below the words said in it."""
+    stream = np.frombuffer(sound.samples, dtype="<i2").astype(float)
+    scale = sound.sample_rate / RATE
+    words = [stream[int(start * scale) : int(end * scale)] for start, end in said.words]
+    deviation = np.sqrt(np.mean(np.concatenate(words) ** 2) / 10 ** (noise_db / 10))
+    noise = np.random.default_rng(seed).normal(0, deviation, len(stream))
+    return as_pcm(stream + noise, sound.sample_rate)
+
+
+def as_pcm(stream: Wave, sample_rate: int = RATE) -> Pcm16:
+    return Pcm16(np.clip(stream, -32768, 32767).astype("<i2").tobytes(), sample_rate)

@@ -167,6 +167,20 @@ def test_what_begins_again_where_an_utterance_ended_finds_the_same_utterances(
             ]
 
 
+def test_frames_that_turn_out_to_have_held_no_voice_are_part_of_the_pause() -> None:
+    """A detector that did not listen to all of them says so with the first that it hears."""
+    marks = "....####........."
+    cutter, data = Cutter(FRAME, RATE, RULES), stream(marks)
+    cutter.add(data)
+    assert cutter.take([0] * 4 + [1] * 12) == []
+    # With this one eight frames were no voice: a pause is ten, of which one may be noise.
+    assert cutter.take([-7]) == []
+    cutter.add(bytes(FRAME))
+    [spoken] = cutter.take([0])
+    assert spoken.speech_end_byte == 9 * FRAME
+    assert (spoken.start_byte, spoken.end_byte) == (2 * FRAME, 11 * FRAME)
+
+
 @pytest.mark.parametrize("drop_half", [True, False])
 def test_after_the_end_the_stream_may_go_on_and_places_stay_true(drop_half: bool) -> None:
     cutter = Cutter(FRAME, RATE, RULES)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.voice_activity.speakers import RATE, Labelled, as_pcm, speaker
+from tests.unit.voice_activity.speakers import (
+    RATE,
+    Labelled,
+    as_pcm,
+    noisy,
+    speaker,
+    speaker_of_one,
+)
 
-from dragoman.audio import Pcm16
+from dragoman.audio import Pcm16, resampled
 from dragoman.errors import ExtraMissing, SettingsError
-from dragoman.voice_activity import Cutter, Spoken, SpokenEnd, open_detector
+from dragoman.voice_activity import Cutter, Spoken, SpokenEnd, WebRtcDetector, open_detector
 
 PHRASES = 20
 NOISES = [None, 20.0, 10.0]
@@ -34,6 +42,66 @@ def kept_mask(found: list[Spoken], stream: Labelled) -> np.ndarray[tuple[int], n
     for one in found:
         mask[one.start_byte // 2 : one.end_byte // 2] = True
     return mask
+
+
+@pytest.mark.parametrize(
+    ("sample_rate", "noise_db"), [(8_000, 20.0), (16_000, 10.0), (48_000, 10.0), (16_000, None)]
+)
+def test_on_streams_of_many_speakers_pauses_are_found_and_words_are_whole(
+    sample_rate: int, noise_db: float | None
+) -> None:
+    """Loud and soft ones, in noise that reaches as high as the rate does."""
+    pauses, cut = 0, 0
+    for seed in range(40, 52):
+        stream = speaker(seed, PHRASES, volume=(0.2, 0.5, 1.0)[seed % 3])
+        sound = resampled(stream.sound, sample_rate)
+        if noise_db is not None:
+            sound = noisy(sound, stream, noise_db, seed)
+        scale = sample_rate / RATE
+        found = heard("webrtc", sound)
+        cuts = [one.end_byte // 2 / scale for one in found]
+        pauses += len(stream.pauses)
+        cut += sum(any(start <= at <= end for at in cuts) for start, end in stream.pauses)
+        inside = [word for word in stream.words if any(word[0] < at < word[1] for at in cuts)]
+        assert not inside, f"seed {seed}"
+        kept = [(one.start_byte // 2 / scale, one.end_byte // 2 / scale) for one in found]
+        for start, end in stream.words:
+            assert any(a <= start and end <= b for a, b in kept), f"seed {seed}: word at {start}"
+    assert cut >= 0.95 * pauses, f"{cut} of {pauses}"
+
+
+def test_webrtc_is_asked_about_little_more_than_half_of_the_frames_of_a_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it takes on the event loop is what it is asked."""
+    detector = WebRtcDetector(RATE)
+    asked, process = 0, detector._process
+
+    def count(*args: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return process(*args)
+
+    monkeypatch.setattr(detector, "_process", count)
+    for noise_db in NOISES:
+        sound = speaker(9, PHRASES, noise_db=noise_db).sound.samples
+        whole = len(sound) // detector.frame_bytes * detector.frame_bytes
+        asked = 0
+        assert len(detector.judge(sound[:whole])) == whole // detector.frame_bytes
+        assert asked <= 0.6 * whole / detector.frame_bytes, noise_db
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "stop"])
+@pytest.mark.parametrize("noise_db", NOISES)
+def test_a_single_word_is_heard_and_is_whole(word: str, noise_db: float | None) -> None:
+    for late in range(0, 1_440, 240):
+        stream = speaker_of_one(word, late, noise_db)
+        [(start, end)] = stream.words
+        # Loud noise may be heard as a voice until the detector is used to it.
+        found = [one for one in heard("webrtc", stream.sound) if one.end_byte // 2 > start]
+        assert [(one.start_byte // 2 <= start, one.end_byte // 2 >= end) for one in found] == [
+            (True, True)
+        ]
 
 
 @pytest.mark.parametrize("noise_db", NOISES)
@@ -96,8 +164,6 @@ def test_a_minute_of_silence_or_of_even_noise_keeps_nothing(name: str, noise: fl
 
 @pytest.mark.parametrize("sample_rate", [8_000, 32_000, 48_000])
 def test_webrtc_hears_at_other_rates(sample_rate: int) -> None:
-    from dragoman.audio import resampled
-
     stream = speaker(2, 5)
     sound = resampled(stream.sound, sample_rate)
     assert len(heard("webrtc", sound)) == 5

@@ -21,6 +21,7 @@ from dragoman.live.sessions.voice import (
     voice_segmenter,
 )
 from dragoman.observability import Metrics
+from dragoman.voice_activity import Judgement
 
 _BUDGET_STEP_BYTES = 8_192
 """Audio that is being spoken is charged to the process's budget in steps of so much."""
@@ -188,7 +189,7 @@ class SpeechInput:
     async def _judge(self, segmenter: VoiceSegmenter) -> None:
         try:
             while (frames := segmenter.unjudged()) is not None:
-                judgements: list[bool] = []
+                judgements: Sequence[Judgement] = ()
                 if frames:
                     judgements = await judge_in_thread(segmenter.detector, frames)
                 if self._is_over:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from struct import Struct
@@ -37,6 +38,7 @@ from dragoman.voice_activity import (
     MODULES,
     Cutter,
     Detector,
+    Judgement,
     SpeechRules,
     Spoken,
     SpokenEnd,
@@ -171,7 +173,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="voice-activity")
 
 
-async def judge_in_thread(detector: Detector, frames: bytes) -> list[bool]:
+async def judge_in_thread(detector: Detector, frames: bytes) -> Sequence[Judgement]:
     """What a slow detector says of frames; all are kept when it fails, and speech is not lost."""
     loop = asyncio.get_running_loop()
     try:
@@ -249,6 +251,8 @@ class VoiceSegmenter:
         self._has_ended = True
         """Nothing came since the last end."""
         self._fed_bytes = 0
+        self._listens_at_byte = 0
+        """Until so much was fed, nothing need be judged."""
         self._skip_bytes = skip_bytes
         self._chunks: deque[_Chunk] = deque()
         """Those that hold what the cutter holds."""
@@ -329,11 +333,22 @@ class VoiceSegmenter:
         self._chunks.append(_Chunk(seq, self._fed_bytes, 0, now))
         self._fed_bytes += size
         cutter = self._cutter
+        if self._fed_bytes < self._listens_at_byte:
+            cutter.waiting.append(payload)
+            return True
         frames = cutter.add(payload)
         if not frames:
             return True
-        was_speaking = cutter.is_speaking
-        spoken = cutter.take(self.detector.judge(frames))
+        was_speaking, detector = cutter.is_speaking, self.detector
+        judged = detector.judge(frames)
+        spoken = cutter.take(judged)
+        wanted = 1
+        if judged[-1] > 0 or not cutter.is_speaking:
+            # But within a pause, so that the utterance does not end later than it could.
+            wanted += detector.passed_over
+        self._listens_at_byte = self._fed_bytes + wanted * detector.frame_bytes
+        if cutter.waiting:
+            self._listens_at_byte -= len(cutter.waiting[0])
         if not spoken and cutter.is_speaking is was_speaking:
             if not was_speaking:
                 self._forget_chunks()
@@ -419,7 +434,7 @@ class VoiceSegmenter:
         self._judging = True
         return b"".join(frames)
 
-    def judged(self, judgements: list[bool]) -> list[Segment]:
+    def judged(self, judgements: Sequence[Judgement]) -> list[Segment]:
         """The utterances that end with the frames that were judged, or right after them."""
         self._judging = False
         segments = self._segments(self._cutter.take(judgements))
@@ -536,14 +551,17 @@ class VoiceSegmenter:
         return self._finish(cut)
 
     def _finish(self, cut: Cut) -> list[Segment]:
+        segments: list[Segment] = []
+        if frames := self._cutter.add(b""):
+            segments = self._segments(self._cutter.take(self.detector.judge(frames)))
         spoken = self._cutter.finish(drop_half=cut is Cut.FINAL)
         self.detector.reset()
         if spoken is not None:
-            return self._segments([spoken], cut)
-        if cut is Cut.FINAL:
+            return segments + self._segments([spoken], cut)
+        if cut is Cut.FINAL and not segments:
             self.ignored["empty_final"] += 1
         self._forget_chunks()
-        return []
+        return segments
 
     def _segments(self, spoken: list[Spoken], cut: Cut = Cut.PAUSE) -> list[Segment]:
         segments = [self._segment(one, cut) for one in spoken]
