@@ -121,8 +121,13 @@ def test_silence_and_nothing_are_heard_as_nothing_said() -> None:
     async def script(stage: PocketsphinxStage) -> None:
         empty = Job(src_lang="en", tgt_lang="es", audio=b"")
         assert (await stage.work(empty)).text_asr == ""
-        silence = Job(src_lang="en", tgt_lang="es", audio=b"", padding_ms=300)
-        assert (await stage.work(silence)).text_asr is not None
+        padding = Job(src_lang="en", tgt_lang="es", audio=b"", padding_ms=300)
+        assert (await stage.work(padding)).text_asr == ""
+        for seconds in (1, 2, 10):
+            silence = Job(src_lang="en", tgt_lang="es", audio=bytes(32_000 * seconds))
+            assert (await stage.work(silence)).text_asr == "", "a word is heard in silence"
+        faint = Job(src_lang="en", tgt_lang="es", audio=b"\x01\0\xff\xff" * 16_000)
+        assert (await stage.work(faint)).text_asr == ""
 
     recognising(script)
 

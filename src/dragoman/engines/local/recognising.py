@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from dragoman.audio import DEFAULT_SAMPLE_RATE, Pcm16
+from dragoman.audio import DEFAULT_SAMPLE_RATE, SAMPLE_BYTES, Pcm16
 from dragoman.engines.processes import ProcessPool
 from dragoman.engines.stage import Opening, Requirement, Stage, StageKind
 from dragoman.extras import is_installed
@@ -16,6 +17,8 @@ from dragoman.sdk import Answer, AudioWanted, Device, Job, Service, ServiceStatu
 
 _SERVICE_ID = "pocketsphinx"
 _PACKAGE = "pocketsphinx"
+_SILENT_PEAK = 32
+"""No sample of silence is louder: 60 dB below full scale. The softest speech is."""
 
 
 class PocketsphinxOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +64,7 @@ def open_recogniser() -> Callable[[bytes], str]:
     decoder = pocketsphinx.Decoder(samprate=DEFAULT_SAMPLE_RATE, loglevel="FATAL")
 
     def recognise(samples: bytes) -> str:
-        if not samples:
+        if _is_silent(samples):
             return ""
         # The mean of the features is carried from one utterance to the next. Jobs of a node come
         # from many speakers, so each begins as the first did: the same audio always gives the same
@@ -76,6 +79,12 @@ def open_recogniser() -> Callable[[bytes], str]:
         return "" if found is None else str(found.hypstr)
 
     return recognise
+
+
+def _is_silent(samples: bytes) -> bool:
+    """Whether there is nothing to hear. The decoder would hear words all the same."""
+    levels = array("h", samples[: len(samples) // SAMPLE_BYTES * SAMPLE_BYTES])
+    return not levels or (max(levels) <= _SILENT_PEAK and min(levels) >= -_SILENT_PEAK)
 
 
 def _version() -> str | None:
