@@ -14,6 +14,7 @@ from benchmarks import fleet, ledger, listeners, shared, voice
 from benchmarks.cluster import run as cluster
 from benchmarks.console import run as console_pages
 from benchmarks.full_job import run as full_job
+from benchmarks.lab import on_the_fleet
 from benchmarks.lab import run as lab
 from benchmarks.mirror import run as mirror
 from benchmarks.profiling import run as profile
@@ -26,7 +27,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "ledger": lambda chosen: ledger.run(chosen.quick),
     "shared": lambda chosen: shared.run(chosen.quick),
     "fleet": lambda chosen: fleet.run(chosen.quick),
-    "listeners": lambda chosen: listeners.run(chosen.quick),
+    "listeners": lambda chosen: listeners.run(chosen.quick, chosen.record),
     "sight": lambda chosen: sight.run(chosen.quick),
     "cluster": lambda chosen: cluster.run(chosen.quick, chosen.record),
     "full_job": lambda chosen: full_job.run(
@@ -35,12 +36,13 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "scale": lambda chosen: scale.run(
         scale.Options(chosen.quick, chosen.record, chosen.instances, chosen.masters, chosen.nodes)
     ),
-    "voice": lambda chosen: voice.run(chosen.quick),
+    "voice": lambda chosen: voice.run(chosen.quick, chosen.record),
     "profile": lambda chosen: profile.run(chosen.quick, chosen.svg, chosen.side or profile.SIDES),
     "mirror": lambda chosen: mirror.run(mirror.Options(chosen.quick, chosen.peers, chosen.record)),
     "console": lambda chosen: console_pages.run(chosen.quick, chosen.record),
     "simulate": lambda chosen: simulation.run(chosen.quick),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
+    "on_the_fleet": lambda chosen: on_the_fleet.run(chosen.quick, chosen.record),
     "workers": lambda chosen: workers.run(
         workers.Options(
             chosen.quick, chosen.peers, chosen.record, chosen.database or workers.DATABASES
@@ -74,8 +76,8 @@ def main() -> None:
     parser.add_argument(
         "--record",
         action="store_true",
-        help="cluster, console, full_job, lab, mirror, scale, workers: write the figures to "
-        "docs/performance.md",
+        help="cluster, console, full_job, lab, listeners, mirror, on_the_fleet, scale, voice, "
+        "workers: write the figures to docs/performance.md",
     )
     for name, default in (("instances", (1, 2, 4)), ("masters", (1, 3)), ("nodes", (40, 400))):
         shown = ",".join(map(str, default))

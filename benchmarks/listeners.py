@@ -1,16 +1,21 @@
 """What listeners of one session cost the scheduler: CPU for each listener and result.
 
 One speaker says text utterances to one node, without listeners and with many; what the scheduler's
-process uses more is theirs. A part of them never reads, and is closed.
+process uses more is theirs. A few more never read: they are to cost the others nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from rich.table import Table
 
+from benchmarks.full_job.comparison import verdict
+from benchmarks.full_job.figures import Figures
+from benchmarks.full_job.page import record
 from benchmarks.full_job.servers import dragoman_server
 from benchmarks.full_job.websocket import Socket, connect
 from benchmarks.processes import cpu_seconds
@@ -18,8 +23,12 @@ from dragoman.live.protocol import NodeHealth
 from dragoman.sdk import Answer, Job, Node, ResourceUsage, SessionClient, SubProtocol
 
 LISTENERS = 1_000
+SLOW = 20
+"""So many more that never read."""
 RESULTS = 300
 IN_FLIGHT = 8
+HOLD_US = 15
+"""At most so much for a listener and result."""
 
 _IDLE = ResourceUsage(cpu_percent=1.0, mem_percent=1.0)
 _PATIENCE_SECONDS = 300.0
@@ -30,25 +39,36 @@ async def _translate(job: Job) -> Answer:
 
 
 class _Audience:
-    """Sockets that count what they hear."""
+    """Sockets that count what they hear, and some that never read."""
 
     def __init__(self) -> None:
         self.heard = 0
-        self.sockets: list[Socket] = []
+        self._sockets: list[Socket] = []
 
     async def fill(self, port: int, session_id: str, count: int, sub: SubProtocol) -> None:
-        for _ in range(count):
+        for number in range(count + SLOW):
             path = f"/ws/listen/{session_id}"
             socket = await connect(port, path, sub.value, binary=sub.binary)
-            socket.on_frame = self._hear
-            self.sockets.append(socket)
+            if number < count:
+                socket.on_frame = self._hear
+            else:
+                socket.stop_reading()
+            self._sockets.append(socket)
 
     def _hear(self, payload: bytes) -> None:
         self.heard += b"translation_result" in payload[:64]
 
     def leave(self) -> None:
-        for socket in self.sockets:
+        for socket in self._sockets:
             socket.close()
+
+
+class _Row(NamedTuple):
+    """What the table says of one audience."""
+
+    shown: tuple[str, ...]
+    each_us: float | None
+    """The server's CPU for a listener and result; None: there was no listener."""
 
 
 async def _speak(session: SessionClient, results: int) -> list[float]:
@@ -64,11 +84,11 @@ async def _speak(session: SessionClient, results: int) -> list[float]:
     return sorted(took)
 
 
-async def _measure(port: int, pid: int, listeners: int, results: int) -> list[tuple[str, ...]]:
+async def _measure(port: int, pid: int, listeners: int, results: int) -> list[_Row]:
     url = f"http://127.0.0.1:{port}"
     node = Node(url, work=_translate, nmt=["en", "es"], slots=16, usage=lambda: _IDLE)
     serving = asyncio.create_task(node.serve())
-    rows: list[tuple[str, ...]] = []
+    rows: list[_Row] = []
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while node.status is not NodeHealth.READY:  # noqa: ASYNC110 - told by no event
@@ -87,18 +107,18 @@ async def _measure(port: int, pid: int, listeners: int, results: int) -> list[tu
                     while audience.heard < results * count:  # noqa: ASYNC110 - as above
                         await asyncio.sleep(0.01)
                     used_us = (cpu_seconds(pid) - before) * 1e6
-                    each = ""
+                    name, each_us = "no listener", None
                     if sub is None:
                         alone_us = used_us
                     else:
-                        each = f"{(used_us - alone_us) / (results * count):.1f} us"
-                    name = "no listener" if sub is None else f"{count:,} listeners, {sub.value}"
-                    shown = (
-                        f"{took[len(took) // 2]:.1f} ms",
-                        f"{took[int(len(took) * 0.99)]:.1f} ms",
-                    )
+                        name = f"{count:,} listeners, {sub.value}"
+                        each_us = (used_us - alone_us) / (results * count)
+                    times = (took[len(took) // 2], took[int(len(took) * 0.99)])
+                    shown = (f"{ms:.1f} ms" for ms in times)
                     rows.append(
-                        (name, f"{results:,}", *shown, f"{used_us / results:,.0f} us", each)
+                        _Row(
+                            (name, f"{results:,}", *shown, f"{used_us / results:,.0f} us"), each_us
+                        )
                     )
                     audience.leave()
     finally:
@@ -107,16 +127,21 @@ async def _measure(port: int, pid: int, listeners: int, results: int) -> list[tu
     return rows
 
 
-def run(quick: bool) -> list[Table]:
+def run(quick: bool, recorded: bool) -> list[Table]:
     """The table of listeners."""
     listeners, results = (100, 50) if quick else (LISTENERS, RESULTS)
     with dragoman_server() as server:
         rows = asyncio.run(_measure(server.port, server.pid, listeners, results))
-    table = Table(title="Listeners of one session", title_justify="left", caption_justify="left")
-    columns = ("", "results", "speaker p50", "p99", "scheduler CPU a result")
-    for number, column in enumerate((*columns, "CPU a listener and result")):
-        table.add_column(column, justify="right" if number else "left")
+    columns = ("results", "speaker p50", "p99", "server's CPU a result")
+    figures = Figures("Listeners of one session", ("", *columns, "a listener and result"))
     for row in rows:
-        table.add_row(*row)
-    table.caption = "To hold: at most 15 us a listener and result."
-    return [table]
+        figures.rows.append((*row.shown, "" if row.each_us is None else f"{row.each_us:.1f} us"))
+    costs = [row.each_us for row in rows if row.each_us is not None]
+    figures.notes.append(
+        f"To hold: at most {HOLD_US} us of the server's processor time for each listener and "
+        f"result. {verdict(max(costs) <= HOLD_US)}. {SLOW} more listeners never read, and the "
+        "others hear every result all the same."
+    )
+    if recorded:
+        record("listeners", [figures], datetime.now(UTC).date())
+    return [figures.drawn()]

@@ -59,7 +59,7 @@ class DragomanFrames:
         self._encode: Callable[[Any], bytes] = encoder.encode
         decoder = msgspec.msgpack.Decoder(Told) if binary else msgspec.json.Decoder(Told)
         self._decode: Callable[[bytes], Told] = decoder.decode
-        self._speech = self._encoded_once(bytes(audio_bytes)) if audio_bytes else None
+        self._speech = self.encoded(bytes(audio_bytes)) if audio_bytes else None
 
     def read(self, payload: bytes) -> Told:
         return self._decode(payload)
@@ -118,7 +118,7 @@ class DragomanFrames:
 
     def audio(self, size_bytes: int) -> msgspec.Raw:
         """Silence, to be used in one frame after another."""
-        return self._encoded_once(bytes(size_bytes))
+        return self.encoded(bytes(size_bytes))
 
     def voice(self, speech_ms: int, whole_ms: int, chunk_ms: int) -> list[msgspec.Raw]:
         """A sound that is heard as a voice, and then silence, in chunks."""
@@ -130,7 +130,7 @@ class DragomanFrames:
         samples = array("h", [int(3000 * value) for value in tone])
         sound = samples.tobytes() + bytes((whole_ms - speech_ms) * 32)
         size = chunk_ms * 32
-        return [self._encoded_once(sound[at : at + size]) for at in range(0, len(sound), size)]
+        return [self.encoded(sound[at : at + size]) for at in range(0, len(sound), size)]
 
     def client_heartbeat(self, last_delivery_seq: int) -> bytes:
         return self._encode({"type": "client_heartbeat", "last_delivery_seq": last_delivery_seq})
@@ -140,5 +140,5 @@ class DragomanFrames:
             {"type": kind, "job_id": job.job_id, "attempt_id": job.attempt_id, **fields}
         )
 
-    def _encoded_once(self, audio: bytes) -> msgspec.Raw:
+    def encoded(self, audio: bytes) -> msgspec.Raw:
         return msgspec.Raw(self._encode(audio if self.binary else base64.b64encode(audio).decode()))

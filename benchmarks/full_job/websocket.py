@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,13 @@ class Socket(asyncio.Protocol):
 
     def send(self, payload: bytes) -> None:
         self._write(self._opcode, payload)
+
+    def stop_reading(self) -> None:
+        """Be a client that never reads again, and has little room for what comes."""
+        assert self._transport is not None
+        own = self._transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        self._transport.pause_reading()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -10,7 +10,6 @@ from rich.table import Table
 from benchmarks.full_job.figures import Figures
 from benchmarks.full_job.page import record
 from benchmarks.lab.beside_live import live_figures
-from benchmarks.lab.on_the_fleet import fleet_figures
 from benchmarks.lab.throughput import (
     comparison_figures,
     growth_figures,
@@ -43,7 +42,6 @@ def run(options: Options) -> list[Table]:
     if not options.quick:
         figures.append(growth_figures(measure_growth(GROWTH, print)))
     figures.append(live_figures(options.quick))
-    figures.append(fleet_figures(options.quick))
     if options.record:
         record("lab", figures, datetime.now(UTC).date())
     return [table.drawn() for table in figures]
