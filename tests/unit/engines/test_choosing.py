@@ -289,3 +289,22 @@ def test_a_kind_of_stage_works_by_itself_unless_an_option_is_required() -> None:
     assert not StageKind(summary="", open=never, options=Needed).works_by_itself
     assert EngineKind(summary="", stages={}).whole is None
     assert not Requirement("x", False, "y").found
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ("command", {"command": ["cat"]}),
+        ("openai", {"model": "m", "url": "http://127.0.0.1:9/v1"}),
+        ("whisper", {"model": "no-such-folder", "offline": True, "device": "cpu"}),
+    ],
+)
+def test_a_service_has_the_version_that_its_table_names(
+    engine: str, options: dict[str, Any]
+) -> None:
+    """A canary, and a job, ask for it."""
+    named = {"service_id": "translator", "version": "2", "languages": ["en", "es"]}
+    node = assemble(engine, {"nmt": {**options, **named}, "asr": {"engine": "none"}}, {})
+    assert node.models is not None
+    [model] = [one for one in node.models if one.type is NMT]
+    assert (model.service_id, model.version) == ("translator", "2")

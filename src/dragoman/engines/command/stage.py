@@ -55,6 +55,8 @@ class CommandOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """The languages that it knows; without them the node's owner names them."""
     service_id: str | None = None
     """How the scheduler knows it; the program's name, unless said otherwise."""
+    version: str | None = None
+    """Of the service: jobs and canaries ask for it as in `whisper@2`."""
     model_id: str | None = None
     device: Device = Device.CPU
     sample_rate: Annotated[int, Meta(ge=4_000, le=192_000)] = 16_000
@@ -96,6 +98,7 @@ class CommandStage(Stage):
             type=kind,
             device=options.device,
             status=ServiceStatus.RUNNING,
+            version=options.version,
             model_id=options.model_id,
         )
 

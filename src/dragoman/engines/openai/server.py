@@ -54,6 +54,8 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The languages that the model knows; without them the node's owner names them."""
     service_id: str | None = None
     """How the scheduler knows it; the model's name, unless said otherwise."""
+    version: str | None = None
+    """Of the service: jobs and canaries ask for it as in `whisper@2`."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 30.0
     concurrency: Annotated[int, Meta(ge=1)] | None = None
     """The most requests at once; without it as many as the node has slots."""
@@ -90,6 +92,7 @@ class ServerStage(Stage):
             type=self.kind,
             device=Device.GPU,
             status=ServiceStatus.RUNNING,
+            version=options.version,
             model_id=options.model[:256],
         )
         self._seats = asyncio.Semaphore(options.concurrency or opening.slots)

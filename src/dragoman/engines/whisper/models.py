@@ -26,6 +26,8 @@ class ModelOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     languages: list[str] = []
     """The languages that the node offers; without them those of the model, or as by flag."""
     service_id: str | None = None
+    version: str | None = None
+    """Of the service: jobs and canaries ask for it as in `whisper@2`."""
     offline: bool = False
     """Whether a model that is not here yet is refused instead of fetched."""
 
@@ -47,6 +49,7 @@ def service_of(kind: ServiceType, options: ModelOptions) -> Service:
         type=kind,
         device=device_of(options.device),
         status=ServiceStatus.RUNNING,
+        version=options.version,
         model_id=options.model[-256:],
     )
 
