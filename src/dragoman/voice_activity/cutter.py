@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -123,10 +124,14 @@ class Cutter:
         more while they need not be judged."""
         self._origin_byte = 0
         """Where in the stream the frame of number 0 begins."""
-        self._buffer = bytearray()
-        """The frames that may be part of an utterance, and were not given out."""
+        self._pieces: deque[bytes] = deque()
+        """The frames that may be part of an utterance, and were not given out, as they came: one
+        long buffer would be copied again and again as it grows."""
+        self._passed_bytes = 0
+        """What of the first piece is none of them any more."""
+        self._held_bytes = 0
         self._first = 0
-        """The number of the buffer's first frame."""
+        """The number of the first of them."""
         self._next = 0
         """The number of the frame that is judged next."""
         self._voiced_until = 0
@@ -137,7 +142,7 @@ class Cutter:
     @property
     def held_bytes(self) -> int:
         """How much is held, undecided."""
-        return len(self._buffer) + sum(map(len, self.waiting))
+        return self._held_bytes + sum(map(len, self.waiting))
 
     @property
     def undecided_byte(self) -> int:
@@ -154,7 +159,9 @@ class Cutter:
         if rest_bytes:
             self.waiting.append(samples[-rest_bytes:])
             samples = samples[:-rest_bytes]
-        self._buffer += samples
+        if samples:
+            self._pieces.append(samples)
+            self._held_bytes += len(samples)
         return samples
 
     def take(self, judgements: Sequence[Judgement]) -> list[Spoken]:
@@ -228,14 +235,15 @@ class Cutter:
         spoken = None
         if self.is_speaking and self._voiced_until > self._first:
             spoken = Spoken(
-                bytes(self._buffer) + left,
+                self._held() + left,
                 SpokenEnd.FINISHED,
                 self.undecided_byte,
                 end_byte,
                 self._origin_byte + self._voiced_until * self._frame_bytes,
             )
         self._origin_byte = end_byte
-        self._buffer.clear()
+        self._pieces.clear()
+        self._passed_bytes = self._held_bytes = 0
         self._first = self._next = self._voiced_until = self._history = 0
         self.is_speaking = False
         return spoken
@@ -253,15 +261,15 @@ class Cutter:
         Only what the frames sound like decides, so that an instance that goes on with the stream
         cuts it at the same places.
         """
-        first = int(self._longest * _SHORT_OF_LENGTH)
-        loudness = [self._loudness(place, _EVERY) for place in range(first, self._longest)]
+        first, held = int(self._longest * _SHORT_OF_LENGTH), self._held()
+        loudness = [self._loudness(held, place, _EVERY) for place in range(first, self._longest)]
         quietest, mean = min(loudness), sum(loudness) / len(loudness)
         at, size = self._longest, 0
         if quietest <= _GAP_SHARE * mean:
             quiet = quietest + _QUIET_SHARE * (mean - quietest)
             gaps = sorted(_runs([loud <= quiet for loud in loudness]), key=len, reverse=True)
             for gap in gaps[:_LONGEST_GAPS]:
-                around = [self._loudness(first + place) for place in gap]
+                around = [self._loudness(held, first + place) for place in gap]
                 most = min(around) * _STILL_TIMES + _EVERY * mean * _STILL_SHARE
                 still = max(_runs([loud <= most for loud in around]), key=len)
                 if len(gap) + len(still) > size:
@@ -269,18 +277,22 @@ class Cutter:
                     at = first + gap.start + still.start + round(len(still) * _LATE_IN_GAP)
         return self._give_out(self._first + max(1, at), SpokenEnd.LENGTH)
 
-    def _loudness(self, place: int, every: int = 1) -> int:
-        """How loud a frame of the buffer is, by all or some of its samples."""
+    def _held(self) -> bytes:
+        """The frames that were not given out, in one piece."""
+        return b"".join(self._pieces)[self._passed_bytes :]
+
+    def _loudness(self, held: bytes, place: int, every: int = 1) -> int:
+        """How loud one of the frames is, by all or some of its samples."""
         start = place * self._frame_bytes
-        return sum(map(abs, array("h", self._buffer[start : start + self._frame_bytes])[::every]))
+        return sum(map(abs, array("h", held[start : start + self._frame_bytes])[::every]))
 
     def _give_out(self, until: int, end: SpokenEnd) -> Spoken:
-        """The buffer's frames up to a number, as an utterance."""
+        """The frames up to a number, as an utterance."""
         start_byte = self.undecided_byte
         size = (until - self._first) * self._frame_bytes
         voiced_until = min(self._voiced_until, until)
         spoken = Spoken(
-            bytes(self._buffer[:size]),
+            self._held()[:size],
             end,
             start_byte,
             start_byte + size,
@@ -292,8 +304,13 @@ class Cutter:
     def _forget_until(self, number: int) -> None:
         count = number - self._first
         if count > 0:
-            del self._buffer[: count * self._frame_bytes]
             self._first = number
+            self._held_bytes -= count * self._frame_bytes
+            passed = self._passed_bytes + count * self._frame_bytes
+            pieces = self._pieces
+            while pieces and passed >= len(pieces[0]):
+                passed -= len(pieces.popleft())
+            self._passed_bytes = passed
 
 
 def _runs(holds: Sequence[bool]) -> list[range]:
