@@ -101,36 +101,39 @@ class WebRtcDetector:
         """Whether the last frame that it listened to held a voice."""
         self._alike = 0
         """So many such frames in a row were judged alike."""
-        self._recent: deque[bytes] = deque()
-        self._recent_bytes = 0
+        self._recent: deque[bytes] = deque(maxlen=_EARLIEST_END)
+        """While there is a voice, the last frames, which may be looked at again."""
 
     def judge(self, frames: bytes) -> list[Judgement]:
-        size = self.frame_bytes
+        # Here, because all speech passes: a call for each frame would cost as much as a judgement.
+        size, step, samples = self.frame_bytes, self._step, self._frame_samples
+        process, vad, rate = self._process, self._vad, self._rate
+        passed_over, was_heard, alike = self.passed_over, self._heard, self._alike
         judged: list[Judgement] = []
-        at, end = 0, len(frames)
-        while at < end:
-            if passed := min(self.passed_over, (end - at) // size):
-                self.passed_over -= passed
-                judged += [self._heard] * passed
-                at += size * passed
-            else:
-                judged.append(self._listen(frames, at))
-                at += size
-        self._remember(frames)
+        for at in range(0, len(frames), size):
+            if passed_over:
+                passed_over -= 1
+                judged.append(was_heard)
+                continue
+            frame = frames[at : at + size]
+            if step > 1:
+                frame = array("h", frame)[::step].tobytes()
+            heard = process(vad, rate, frame, samples)
+            if heard is was_heard:
+                alike += 1
+                if alike >= _SURE_AFTER[heard]:
+                    passed_over = _ONE_OF - 1
+                judged.append(heard)
+                continue
+            overheard = self._overheard(frames, at, alike) if was_heard else 0
+            was_heard, alike = heard, 1
+            judged.append(-overheard or heard)
+        self.passed_over, self._heard, self._alike = passed_over, was_heard, alike
+        if was_heard:
+            self._recent.append(frames[-_EARLIEST_END * size :])
+        elif self._recent:
+            self._recent.clear()
         return judged
-
-    def _listen(self, frames: bytes, at: int) -> Judgement:
-        """Judge the frame there, and say how many after it need not be listened to."""
-        heard = self._hear(frames, at)
-        if heard is self._heard:
-            self._alike += 1
-            if self._alike >= _SURE_AFTER[heard]:
-                self.passed_over = _ONE_OF - 1
-            return heard
-        overheard = self._overheard(frames, at) if self._heard else 0
-        self._heard = heard
-        self._alike = 1
-        return -overheard or heard
 
     def _hear(self, frames: bytes, at: int) -> bool:
         frame = frames[at : at + self.frame_bytes]
@@ -138,13 +141,13 @@ class WebRtcDetector:
             frame = array("h", frame)[:: self._step].tobytes()
         return self._process(self._vad, self._rate, frame, self._frame_samples)
 
-    def _overheard(self, frames: bytes, at: int) -> int:
+    def _overheard(self, frames: bytes, at: int, alike: int) -> int:
         """How many of the frames before seemed to go on with a voice that had ended, beyond the
         hangover that there is when every frame is listened to.
 
         The frames that were passed over are listened to now, the latest first.
         """
-        rarely = self._alike - _SURE_AFTER[True]
+        rarely = alike - _SURE_AFTER[True]
         if rarely <= 0:
             return 0
         known = b"".join((*self._recent, frames[:at]))
@@ -157,15 +160,6 @@ class WebRtcDetector:
                     self._hear(frames, at)
                 return max(0, ago - 1 - _HANGOVER)
         return earliest - 1 - _HANGOVER
-
-    def _remember(self, frames: bytes) -> None:
-        """Keep the last frames, as many as may be looked at again."""
-        most = _EARLIEST_END * self.frame_bytes
-        recent = self._recent
-        recent.append(frames[-most:])
-        self._recent_bytes += len(recent[-1])
-        while self._recent_bytes - len(recent[0]) >= most:
-            self._recent_bytes -= len(recent.popleft())
 
 
 class SileroDetector:
