@@ -14,15 +14,14 @@ from tests.servers.programs import require_program
 CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu"]
 
 
-# Of this folder and not of the run: while it is open, no other test of the process has an event
-# loop. Files that follow each other share it, and the servers.
-@pytest.fixture(scope="package")
+# Of a module and not of the run: while it is open, no other test of the process has an event loop.
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     opened = playwright.chromium.launch(
         executable_path=require_program("chromium"), args=CHROMIUM_OPTIONS
@@ -31,7 +30,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     opened.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server in open mode, without nodes."""
     with ServerProcess(tmp_path_factory.mktemp("console") / "data") as server:
@@ -45,7 +44,7 @@ def console(browser: Browser, open_server: ServerProcess) -> Iterator[ConsolePag
         yield page
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server in open mode whose lab may call the tests' own functions."""
     folder = tmp_path_factory.mktemp("lab") / "data"
