@@ -20,7 +20,6 @@ from tests.integration.lab_engine.laboratory import (
 
 from dragoman.lab.model import Budget, EvaluatorSpec, ExperimentSpec, TargetSpec, VersionId
 from dragoman.lab.plugins import Context
-from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.repository import journaling
 from dragoman.lab.states import RunStatus
 from dragoman.lab.worker import worker as worker_module
@@ -77,51 +76,6 @@ async def with_items(at: Laboratory, count: int = ITEMS) -> VersionId:
 async def logged(at: Laboratory) -> int:
     ((number,),) = await at.rows("SELECT COUNT(*) FROM item_run_log WHERE result_state <> 'init'")
     return int(number)
-
-
-def test_a_worker_goes_on_while_no_scheduler_hands_anything_out(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The places of the first items are kept until nothing waits any more."""
-    monkeypatch.setattr(worker_module, "PLACE_SECONDS", 3_600.0)
-    calls = Calls()
-    calls.may_end.clear()
-
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            queue = InProcessQueue()
-            worker = await stack.enter_async_context(
-                laboratory(
-                    database_url, UNHURRIED, schedules=False, queue=queue, context=calls.context
-                )
-            )
-            version = await with_items(worker)
-            async with laboratory(
-                database_url, UNHURRIED, works=False, queue=queue, context=calls.context
-            ) as scheduler:
-                await scheduler.lab.experiments.submit(TENANT, spec(version))
-                await until(lambda: _reaches(calls, CONCURRENCY))
-                await until(lambda: _all_rows(worker))
-            calls.may_end.set()
-
-            await until(lambda: _all_logged(worker))
-            assert calls.most_at_once == CONCURRENCY
-            assert set(calls.called.values()) == {1}
-            assert len(calls.called) == ITEMS
-
-    asyncio.run(story())
-
-
-async def _reaches(calls: Calls, number: int) -> bool:
-    return calls.at_once == number
-
-
-async def _all_rows(at: Laboratory) -> bool:
-    return bool(await at.rows("SELECT 1 FROM run_log WHERE start_done"))
-
-
-async def _all_logged(at: Laboratory) -> bool:
-    return await logged(at) == ITEMS
 
 
 @pytest.mark.parametrize("workers", [1, 3])
