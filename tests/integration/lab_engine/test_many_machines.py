@@ -37,8 +37,8 @@ from dragoman.settings import LabSettings
 from dragoman.store import Store, open_store, upgrade
 
 FIRST_SEED = 20_261_116
-SEEDS = chaos_seeds(2, first=FIRST_SEED)
-"""PostgreSQL with its own queue, and MariaDB with Redis; `make chaos` plays many more."""
+SEEDS = chaos_seeds(4, first=FIRST_SEED)
+"""Each database, and each kind of queue; `make chaos` plays many more."""
 SCHEDULERS, WORKERS = 3, 4
 ITEMS, DELAYS_MS = 60, (20, 100, 300)
 FAULTS = 6
