@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dragoman.audit import AuditEntry, AuditOutcome, insert_entry
 from dragoman.auth.keys import ApiKey
-from dragoman.auth.principal import Principal
+from dragoman.auth.principal import OIDC_PREFIX, Principal
 from dragoman.auth.roles import Role
 from dragoman.clock import Clock
 from dragoman.errors import Forbidden, InvalidMessage, NotFound
@@ -302,6 +302,9 @@ class KeyStore:
             elif (row.role, row.tenant) != (role.value, tenant):
                 connection.execute(sa.update(api_key).where(api_key.c.id == key_id).values(held))
                 connection.execute(sa.delete(sign_in).where(sign_in.c.key_id == key_id))
+            if row is not None and row.expires_at_ms is not None:
+                # An earlier version let an operator rotate it; only a revocation keeps people out.
+                connection.execute(_EXPIRE, {"key_id": key_id, "at_ms": None})
             connection.execute(
                 sa.insert(sign_in),
                 {
@@ -375,7 +378,13 @@ def _row(record: KeyRecord, key: ApiKey) -> dict[str, Any]:
 
 
 def _check_rotates(old: KeyRecord, now_ms: int) -> None:
-    """Refuse a key that works no more, or has a successor already."""
+    """Refuse a person, and a key that works no more or has a successor already."""
+    if old.key_id.startswith(OIDC_PREFIX):
+        raise InvalidMessage(
+            f"{old.key_id} is a person who signs in through the OpenID provider, and no key opens "
+            "it; `dragoman keys create` makes a key, and `dragoman keys revoke` keeps the person "
+            "out."
+        )
     if old.revoked_at_ms is not None:
         raise InvalidMessage(f"Key {old.key_id} is revoked; create a new one instead.")
     if old.expires_at_ms is not None:

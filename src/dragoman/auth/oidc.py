@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dragoman.auth.principal import DEFAULT_TENANT, OidcPerson
+from dragoman.auth.principal import DEFAULT_TENANT, OIDC_PREFIX, OidcPerson
 from dragoman.auth.roles import Role
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown, Forbidden, SettingsError, Unauthorized
@@ -228,7 +228,7 @@ class OidcClient:
                 f"administrator of the provider set the claim {self._settings.role_claim!r}."
             )
         return OidcPerson(
-            key_id=KeyId(f"oidc-{sha256(identity).hexdigest()[:32]}"),
+            key_id=KeyId(f"{OIDC_PREFIX}{sha256(identity).hexdigest()[:32]}"),
             name=named[:_MAX_NAME_CHARACTERS],
             role=role,
             tenant=self._tenant(claims),

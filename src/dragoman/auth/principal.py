@@ -10,6 +10,9 @@ from dragoman.ids import KeyId, NodeId, SignInId, TenantId
 
 DEFAULT_TENANT = TenantId("default")
 
+OIDC_PREFIX = "oidc-"
+"""What the ids of people begin with whom an OpenID provider vouches for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

@@ -11,17 +11,20 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from tests.integration.serve.server_process import ServerProcess, environment, eventually, run
 from tests.servers import fresh_database
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from dragoman.auth import KeyAuthenticator, KeyStore, Role
+from dragoman.auth import DEFAULT_TENANT, KeyAuthenticator, KeyStore, OidcPerson, Role
+from dragoman.auth.key_store import api_key
 from dragoman.clock import ManualClock
 from dragoman.errors import InvalidMessage, NotFound, Unauthorized
+from dragoman.ids import KeyId
 from dragoman.randomness import Randomness
 from dragoman.sdk import Answer, Job, Node, SessionClient, TranslationResult
-from dragoman.store import open_store
+from dragoman.store import StoreConnection, open_store
 
 
 def test_both_keys_work_until_the_overlap_is_over_and_then_the_old_one_ends(
@@ -78,6 +81,53 @@ def test_only_a_key_that_works_and_has_no_successor_is_rotated(
                 await keys.rotate(made.key_id, 60)
             with pytest.raises(NotFound):
                 await keys.rotate("k-none", 60)
+
+    asyncio.run(scenario())
+
+
+def test_a_person_of_the_provider_is_not_rotated_which_would_lock_them_out(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = fresh_database("sqlite", request, tmp_path)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with await open_store(url) as store:
+            keys = KeyStore(store, clock, Randomness().stream("keys"))
+            await keys.sign_in_person(
+                KeyId("oidc-abc"), Role.OPERATOR, DEFAULT_TENANT, clock.now_ms() + 60_000
+            )
+            with pytest.raises(InvalidMessage, match="keys revoke"):
+                await keys.rotate("oidc-abc", 60)
+            assert [one.key_id for one in await keys.list()] == ["oidc-abc"]
+
+    asyncio.run(scenario())
+
+
+def test_a_person_who_was_rotated_by_an_earlier_version_signs_in_again(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = fresh_database("sqlite", request, tmp_path)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with await open_store(url) as store:
+            keys = KeyStore(store, clock, Randomness().stream("keys"))
+            person = OidcPerson(KeyId("oidc-abc"), "mara", Role.OPERATOR, DEFAULT_TENANT)
+            authenticator = KeyAuthenticator(keys, clock, failures_per_minute=5)
+            await authenticator.sign_in_person(person)
+            for wait_seconds in (0, 2):  # before the overlap is over, and after
+                expires_at_ms = clock.now_ms() + 1000
+
+                def rotate(connection: StoreConnection, at_ms: int = expires_at_ms) -> None:
+                    connection.execute(sa.update(api_key).values(expires_at_ms=at_ms))
+
+                await store.write(rotate)
+                clock.advance(wait_seconds)
+                token = (await authenticator.sign_in_person(person)).token
+                clock.advance(2)
+                found = await authenticator.authenticate(token, "192.0.2.1")
+                assert found.key_id == "oidc-abc"
 
     asyncio.run(scenario())
 
