@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -69,14 +72,20 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> RedisServerFacts | Non
             f"Redis at {masked(url)} cannot be reached ({error}); start it, or correct "
             "cluster.redis_url."
         ) from error
+    return server_facts(told, at * 1000 + microseconds // 1000 - (asked_ms + answered_ms) // 2)
+
+
+def server_facts(told: Mapping[str, Any], skew_ms: int) -> RedisServerFacts:
+    """What a server says about itself, from the fields of its INFO."""
     limited = bool(told.get("maxmemory"))
     policy = str(told.get("maxmemory_policy", _KEEPS_EVERYTHING))
     return RedisServerFacts(
         version=str(told["redis_version"]),
-        mode=str(told.get("redis_mode", "standalone")),
+        # Valkey 8 and later call it server_mode.
+        mode=str(told.get("redis_mode") or told.get("server_mode", "standalone")),
         is_replica=told.get("role") == "slave",
         eviction=policy if limited and policy != _KEEPS_EVERYTHING else "",
-        skew_ms=at * 1000 + microseconds // 1000 - (asked_ms + answered_ms) // 2,
+        skew_ms=skew_ms,
     )
 
 
