@@ -76,3 +76,25 @@ def test_a_caller_that_waits_for_a_job_that_redis_lost_is_told_to_send_it_again(
         assert problem(lost) == (503, "SCHEDULER_DEPENDENCY_DOWN")
         assert "send it again" in lost.json()["error"]["message"]
         assert lost.json()["error"]["details"]["job_id"] == job["job_id"]
+
+
+def test_a_caller_and_the_log_are_told_that_redis_has_no_memory_left(
+    own_servers: PairOfServers, own_redis: RedisProcess
+) -> None:
+    pair = new_pair()
+    with closing(Caller(own_servers.one)) as caller, ManualNode(own_servers.one, pair) as node:
+        own_redis.command("CONFIG", "SET", "maxmemory", "900kb")
+        refused = caller.ask(pair)
+        assert problem(refused) == (503, "SCHEDULER_DEPENDENCY_DOWN")
+        assert "has no memory left" in refused.json()["error"]["message"]
+        assert "maxmemory" in refused.json()["error"]["message"]
+        assert int(refused.headers["Retry-After"]) >= 1
+        caller.ask(pair)
+        written = [line for line in own_servers.one.log.splitlines() if "job_not_stored" in line]
+        assert len(written) == 1
+        assert "has no memory left" in written[0]
+
+        own_redis.command("CONFIG", "SET", "maxmemory", "0")
+        answer = caller.begin_to_ask(pair, wait_ms=20_000)
+        node.succeed(node.take(), text_translated="hola")
+        assert answer.result().json()["outcome"] == "success"

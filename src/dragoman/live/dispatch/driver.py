@@ -82,6 +82,7 @@ VICTIM_SECONDS = 0.5
 """A job that waits looks for a batch attempt that may give way no more often than this."""
 
 _DOWN_RETRY_MS = 1_000
+_STOPPED = "The server stopped before a node was found; send the request again."
 
 _GIVES_UP = frozenset((Placing.EXISTING, Placing.CONFLICT, Placing.DOWN, Placing.ELSEWHERE))
 """Answers after which a new job looks for no slot: another stands for it, or none does."""
@@ -418,9 +419,10 @@ class JobDriver:
 
     def _down(self, job: Job, answer: PlaceAnswer, now: float) -> None:
         """The ledger did not answer, and the request may or may not be bound to this job."""
+        why = answer.error
         error = errors.DependencyDown(
-            "The scheduler cannot reach Redis; send the request again.",
-            retry_after_ms=_DOWN_RETRY_MS,
+            _STOPPED if why is None else why.message,
+            retry_after_ms=(why.retry_after_ms if why is not None else None) or _DOWN_RETRY_MS,
         )
         if job.owner is not None:
             job.owner.job_refused(job, error, now)
@@ -899,10 +901,7 @@ class JobDriver:
         for job in list(self.jobs.values()):
             self._submitted(
                 job,
-                errors.DependencyDown(
-                    "The server stopped before a node was found; send the request again.",
-                    retry_after_ms=_DOWN_RETRY_MS,
-                ),
+                errors.DependencyDown(_STOPPED, retry_after_ms=_DOWN_RETRY_MS),
             )
 
     # --- inside ---------------------------------------------------------------------------------

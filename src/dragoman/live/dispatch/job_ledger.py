@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from dragoman.errors import DependencyDown
 from dragoman.live.dispatch.job import Job, Leaving
 from dragoman.live.ledger import (
     Ending,
@@ -81,6 +82,8 @@ class PlaceAnswer(msgspec.Struct, frozen=True):
     """FULL: slots were free, but kept back for live work."""
     owner: str = ""
     """ELSEWHERE: the instance that owns the session."""
+    error: DependencyDown | None = None
+    """DOWN: why, where the ledger said so."""
 
 
 ENDED: Final = Finishing.ENDED

@@ -78,18 +78,20 @@ class SharedAsks:
             if failed is not None:
                 raise failed
             return await ask()
-        except DependencyDown:
+        except DependencyDown as down:
             if self.closed:
                 raise
+            _not_answered(down)
         while True:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             try:
                 async with self.turns:
                     return await ask()
-            except DependencyDown:
+            except DependencyDown as down:
                 if self.closed:
                     raise
+                _not_answered(down)
 
     def give_back(self, cell: int, attempt_id: AttemptId) -> None:
         """Give back a slot whose node was never told, whether or not it is held."""
@@ -138,6 +140,10 @@ class SharedAsks:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, DependencyDown):
             log.error("dispatch_task_failed", error=repr(error), exc_info=error)
+
+
+def _not_answered(down: DependencyDown) -> None:
+    log.warning_limited("step_not_stored", key="ledger", every_seconds=10, error=down.message)
 
 
 def freed_of(freed: r.FreedSlot) -> Freed:

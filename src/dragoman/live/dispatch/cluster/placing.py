@@ -36,6 +36,9 @@ from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome, RunningJob
 from dragoman.live.shared import records as r
+from dragoman.observability import get_logger
+
+log = get_logger("dragoman.dispatch")
 
 Work = Callable[[], Coroutine[Any, Any, PlaceAnswer]]
 
@@ -69,6 +72,12 @@ class _Named:
         """Whether a slot was asked for."""
         self.got: SlotAnswer | Exception | None = None
         self.told = False
+
+
+def _down(error: DependencyDown) -> PlaceAnswer:
+    """The ledger did not do it, and said why."""
+    log.warning_limited("job_not_stored", key="ledger", every_seconds=10, error=error.message)
+    return PlaceAnswer(Placing.DOWN, error=error)
 
 
 def _not_ours(running: RunningJob, left: Leaving, driver: InstanceId) -> Job | None:
@@ -140,8 +149,8 @@ class JobPlacer:
     async def _ask_within_limit(self, named: _Named) -> None:
         try:
             over_limit = await self._is_over_limit(named.job, named.new.job_id)
-        except DependencyDown:
-            self._tell(named, DOWN)
+        except DependencyDown as error:
+            self._tell(named, _down(error))
             return
         if over_limit:
             self._named_granted(named, None, None)
@@ -238,8 +247,8 @@ class JobPlacer:
                         answer = await work()
                 else:
                     answer = await work()
-            except DependencyDown:
-                answer = DOWN
+            except DependencyDown as error:
+                answer = _down(error)
             if job.stop is not None or not job.job_id or answer.kind not in _AGAIN:
                 break
             # The request is this job's, and so it goes on, whatever the ledger does.
@@ -565,7 +574,7 @@ class JobPlacer:
         if isinstance(answer, BaseException):
             if isinstance(answer, DependencyDown):
                 job.maybe_named += (attempt_id,)
-                return DOWN
+                return _down(answer)
             raise answer
         if isinstance(answer, r.HasEnded):
             return PlaceAnswer(Placing.TAKEN, foreign(answer.job))
