@@ -96,7 +96,12 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         services.clock, services.settings.limits.open_requests_per_minute, _TOO_MANY_OPEN
     )
     asks_for_keys = services.settings.auth.mode == "keys"
-    app.add_middleware(OpenRequestLimit, limit=limit, asks_for_keys=asks_for_keys)
+    app.add_middleware(
+        OpenRequestLimit,
+        limit=limit,
+        authenticator=services.authenticator,
+        asks_for_keys=asks_for_keys,
+    )
     app.add_middleware(Shield)
     if server.allowed_origins:
         app.add_middleware(

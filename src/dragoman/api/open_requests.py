@@ -6,8 +6,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.api.permissions import known_principal
 from dragoman.api.refused_sockets import refuse_socket
-from dragoman.auth import AddressLimit, presented_key, remote_address
-from dragoman.errors import RateLimited
+from dragoman.auth import AddressLimit, Authenticator, presented_key, remote_address
+from dragoman.errors import DragomanError, RateLimited
 from dragoman.live.gateway import CloseCode
 
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -23,14 +23,23 @@ _NEEDS_NONE = ("/api/v1/me", "/api/v1/sign-in", "/api/v1/sign-out")
 class OpenRequestLimit:
     """Counts the requests and sockets of an address that come without a key, before they cost.
 
-    A request that brings a key passes: whether the key is right is for the authenticator, which
-    counts the wrong ones, or a caller without a key would lock out all others behind its address.
+    A request that brings a key where one is checked passes: whether the key is right is for the
+    authenticator, which counts the wrong ones, or a caller without a key would lock out all others
+    behind its address. Where none is checked, a right key passes.
     """
 
-    def __init__(self, app: ASGIApp, limit: AddressLimit, *, asks_for_keys: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limit: AddressLimit,
+        authenticator: Authenticator,
+        *,
+        asks_for_keys: bool,
+    ) -> None:
         """asks_for_keys: in open mode every caller is an operator, and only pages are counted."""
         self._app = app
         self._limit = limit
+        self._authenticator = authenticator
         self._asks_for_keys = asks_for_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,7 +50,7 @@ class OpenRequestLimit:
             await self._app(scope, receive, self._counting(scope, send))
             return
         try:
-            self._limit.record(remote_address(scope))
+            await self._count(scope)
         except RateLimited as error:
             if scope["type"] == "http":
                 raise
@@ -50,10 +59,29 @@ class OpenRequestLimit:
         await self._app(scope, receive, send)
 
     def _comes_with_key(self, scope: Scope) -> bool:
-        path = scope["path"]
-        if path.startswith(_NEEDS_NONE) or not path.startswith(_NEEDS_KEY):
+        if not _checks_key(scope["path"]):
             return False
         return not self._asks_for_keys or presented_key(scope) is not None
+
+    async def _count(self, scope: Scope) -> None:
+        """Count a request that no right key vouches for; RateLimited over the limit."""
+        key = presented_key(scope) if self._asks_for_keys else None
+        if key is not None and self._authenticator.remembers(key):
+            return
+        address = remote_address(scope)
+        try:
+            self._limit.record(address)
+        except RateLimited:
+            if key is None:
+                raise
+            # Only now is the key looked up, as it is where keys are checked: in one read with all
+            # others that wait, and a wrong one is counted.
+            try:
+                await self._authenticator.authenticate(key, address)
+                return
+            except DragomanError:
+                pass
+            raise
 
     def _counting(self, scope: Scope, send: Send) -> Send:
         """Counts an address that does not exist: no key was checked on the way to the answer."""
@@ -63,7 +91,11 @@ class OpenRequestLimit:
         async def send_counted(message: Message) -> None:
             begins = message["type"] == "http.response.start"
             if begins and message["status"] in (404, 405) and known_principal(scope) is None:
-                self._limit.record(remote_address(scope))
+                await self._count(scope)
             await send(message)
 
         return send_counted
+
+
+def _checks_key(path: str) -> bool:
+    return path.startswith(_NEEDS_KEY) and not path.startswith(_NEEDS_NONE)

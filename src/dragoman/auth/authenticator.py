@@ -54,6 +54,10 @@ class Authenticator(ABC):
     async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
         """The principal behind a key; raises Unauthorized or RateLimited."""
 
+    def remembers(self, key: ApiKey) -> bool:
+        """Whether the key was found right a moment ago; the database is not asked."""
+        return False
+
     async def sign_in(self, key: ApiKey, remote_address: str) -> SignIn:
         """Let a browser act for the holder of a key; raises Unauthorized or RateLimited."""
         raise InvalidMessage("This server asks for no keys (auth.mode is open): use it right away.")
@@ -231,17 +235,12 @@ class KeyAuthenticator(Authenticator):
         if not key.is_well_formed():
             self.count_wrong(remote_address)
             raise _wrong()
-        # The digest is compared, never the key.
-        digest = key.digest()
-        if self._lent is not None and key.matches(self._lent):
-            return OWN_LAB
-        verified = self._verified.get(digest)
-        now = self._clock.monotonic()
-        if verified is not None and now - verified.at_seconds < CACHE_SECONDS:
-            verified.used = True
-            return verified.principal
+        remembered = self._remembered(key)
+        if remembered is not None:
+            return remembered
         # Looked up even for an address where keys have failed too often: a good key is let in, or
         # a caller that guesses keys would lock out all others behind its address.
+        digest, now = key.digest(), self._clock.monotonic()
         principal = await self._lookups.holder_of(digest)
         if principal is None:
             self._verified.pop(digest, None)
@@ -249,6 +248,20 @@ class KeyAuthenticator(Authenticator):
             raise _wrong()
         self._verified[digest] = _Verified(principal, now)
         return principal
+
+    def remembers(self, key: ApiKey) -> bool:
+        return key.is_well_formed() and self._remembered(key) is not None
+
+    def _remembered(self, key: ApiKey) -> Principal | None:
+        """Who holds the key, if that was looked up a moment ago."""
+        # The digest is compared, never the key.
+        if self._lent is not None and key.matches(self._lent):
+            return OWN_LAB
+        verified = self._verified.get(key.digest())
+        if verified is None or self._clock.monotonic() - verified.at_seconds >= CACHE_SECONDS:
+            return None
+        verified.used = True
+        return verified.principal
 
     async def sign_in(self, key: ApiKey, remote_address: str) -> SignIn:
         principal = await self.authenticate(key, remote_address)

@@ -110,6 +110,36 @@ def test_an_address_that_asks_too_often_without_a_key_is_refused_everywhere_but_
     assert caller.ask("GET", "/api/v1/jobs", key).status_code == 200, "its key vouches for it"
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/api/v1/me", 200), ("/docs", 200), ("/", 200), ("/none/such", 404)]
+)
+@pytest.mark.parametrize("shown", ["header", "query", "cookie"])
+def test_a_right_key_is_let_in_everywhere_from_an_address_that_has_used_up_its_requests(
+    server: ServerProcess, caller: Caller, key: str, path: str, status: int, shown: str
+) -> None:
+    headers = {"Authorization": f"Bearer {key}"} if shown == "header" else {}
+    asked = {"token": key} if shown == "query" else {}
+    if shown == "cookie":
+        signed_in = caller.client.post("/api/v1/sign-in", json={"key": key})
+        cookies = signed_in.headers["Set-Cookie"].partition(";")[0]
+        caller.client.cookies.clear()
+        headers = {"Cookie": cookies}
+        for _ in range(OPEN_REQUESTS - 1):
+            caller.ask("GET", "/nothing/here")
+    else:
+        caller.use_up()
+    for _ in range(3):  # the first may look the key up, the others not
+        answer = caller.client.get(path, headers=headers, params=asked)
+        assert answer.status_code == status, answer.text
+    assert caller.ask("GET", "/docs").status_code == 429
+    assert caller.ask("GET", "/docs", WRONG_KEY).status_code == 429
+
+
+def test_a_right_key_on_a_path_that_does_not_exist_is_not_counted(caller: Caller, key: str) -> None:
+    caller.use_up()
+    assert caller.ask("GET", "/api/v1/none", key).status_code == 404
+
+
 def test_the_addresses_that_a_trusted_proxy_names_are_counted_apart(
     server: ServerProcess, caller: Caller
 ) -> None:
