@@ -21,7 +21,7 @@ from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
-from dragoman.api.open_requests import OpenRequestLimit
+from dragoman.api.open_requests import OpenRequestLimit, PreflightLimit
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
 from dragoman.api.settings_view import settings_router
@@ -111,6 +111,7 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+        app.add_middleware(PreflightLimit, limit=limit, asks_for_keys=asks_for_keys)
     app.add_middleware(SecurityHeaders)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.api.permissions import known_principal
+from dragoman.api.problems import problem_response
 from dragoman.api.refused_sockets import refuse_socket
 from dragoman.auth import AddressLimit, Authenticator, presented_key, remote_address
 from dragoman.errors import DragomanError, RateLimited
@@ -97,5 +99,34 @@ class OpenRequestLimit:
         return send_counted
 
 
+class PreflightLimit:
+    """Counts the questions that browsers ask before pages of other origins may send something.
+
+    They bring no key, and are answered before any other part of the server sees them.
+    """
+
+    def __init__(self, app: ASGIApp, limit: AddressLimit, *, asks_for_keys: bool) -> None:
+        """asks_for_keys: in open mode only questions about pages are counted, as pages are."""
+        self._app = app
+        self._limit = limit
+        self._asks_for_keys = asks_for_keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _is_preflight(scope) and (self._asks_for_keys or not _checks_key(scope["path"])):
+            try:
+                self._limit.record(remote_address(scope))
+            except RateLimited as error:
+                await problem_response(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 def _checks_key(path: str) -> bool:
     return path.startswith(_NEEDS_KEY) and not path.startswith(_NEEDS_NONE)
+
+
+def _is_preflight(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "OPTIONS" or scope["path"] in PROBES:
+        return False
+    headers = Headers(scope=scope)
+    return "origin" in headers and "access-control-request-method" in headers

@@ -140,6 +140,31 @@ def test_a_right_key_on_a_path_that_does_not_exist_is_not_counted(caller: Caller
     assert caller.ask("GET", "/api/v1/none", key).status_code == 404
 
 
+def test_preflights_are_counted_and_pages_of_other_origins_can_read_the_refusal(
+    tmp_path: Path,
+) -> None:
+    origin = "https://talk.example.org"
+    env = environment(
+        DRAGOMAN_AUTH__MODE="keys",
+        DRAGOMAN_SERVER__ALLOWED_ORIGINS=f'["{origin}"]',
+        DRAGOMAN_LIMITS__OPEN_REQUESTS_PER_MINUTE="5",
+    )
+    with ServerProcess(tmp_path / "data", env=env) as server:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        answers = [
+            httpx.options(f"{server.url}/api/v1/jobs", headers=asked, timeout=60) for _ in range(7)
+        ]
+        assert [one.status_code for one in answers] == [200] * 5 + [429] * 2
+        assert answers[-1].json()["error"]["code"] == "RATE_LIMITED"
+        assert int(answers[-1].headers["Retry-After"]) >= 1
+        assert answers[-1].headers["X-Content-Type-Options"] == "nosniff"
+        refused = httpx.get(f"{server.url}/docs", headers={"Origin": origin}, timeout=60)
+        assert refused.status_code == 429
+        assert refused.headers["Access-Control-Allow-Origin"] == origin
+        probe = httpx.options(f"{server.url}/healthz", headers=asked, timeout=60)
+        assert probe.status_code == 200
+
+
 def test_the_addresses_that_a_trusted_proxy_names_are_counted_apart(
     server: ServerProcess, caller: Caller
 ) -> None:
