@@ -44,7 +44,9 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
     "on_the_fleet": lambda chosen: on_the_fleet.run(chosen.quick, chosen.record),
     "workers": lambda chosen: workers.run(
-        workers.Options(chosen.quick, chosen.peers, chosen.record)
+        workers.Options(
+            chosen.quick, chosen.peers, chosen.record, chosen.database or workers.DATABASES
+        )
     ),
 }
 
@@ -86,6 +88,12 @@ def main() -> None:
             metavar="N,N",
             help=f"scale: how many {name}, one after another (default: {shown})",
         )
+    parser.add_argument(
+        "--database",
+        action="append",
+        choices=workers.DATABASES,
+        help="workers: only on this database; may be repeated (default: all)",
+    )
     parser.add_argument(
         "--svg", type=Path, metavar="FILE", help="profile: draw a flame graph there"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -36,6 +36,7 @@ class Options:
     quick: bool = False
     peers: bool = True
     record: bool = False
+    databases: Sequence[str] = DATABASES
 
 
 def run(options: Options) -> list[Table]:
@@ -44,11 +45,9 @@ def run(options: Options) -> list[Table]:
     if options.peers:
         tools |= {name: queue.measure for name, queue in QUEUES.items()}
     figures = []
-    for name in DATABASES:
+    for name in options.databases:
         with database_server(name) as database:
             figures.append(_measure(database, tools, options))
-    if options.record:
-        record("workers", figures, datetime.now(UTC).date())
     return [table.drawn() for table in figures]
 
 
@@ -69,8 +68,11 @@ def _measure(database: DatabaseServer, tools: Mapping[str, Tool], options: Optio
         except NotInstalled as why:
             left_out.append(f"{tool} is left out: {why}.")
             print(left_out[-1])
-    figures = figures_of(database.name, items, rounds)
-    figures.notes += left_out
+        figures = figures_of(database.name, items, rounds)
+        figures.notes += left_out
+        if options.record:
+            # In a section for each database: a machine may have time for one of them only.
+            record(f"workers --database {database.name}", [figures], datetime.now(UTC).date())
     return figures
 
 

@@ -6,6 +6,8 @@ import msgspec
 
 from dragoman.lab.model import Budget
 
+NO_BUDGET = Budget()
+
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """The code of items that a run did not come to, because a budget was used up."""
 

@@ -10,6 +10,7 @@ from dragoman.clock import Clock
 from dragoman.ids import TenantId
 from dragoman.lab.audio import audio_columns
 from dragoman.lab.bench_opening import BenchMaker
+from dragoman.lab.budgets import Quota
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.estimates import Estimates
 from dragoman.lab.evaluators import FunctionProcessPool
@@ -118,6 +119,7 @@ class Lab:
                 tick_seconds=settings.safety_tick_ms / 1000,
                 any_run=role.serves_others,
                 tenant_weights=settings.tenant_weights,
+                tenant_limits=Quota(tokens=settings.tenant_tokens, cost=settings.tenant_cost),
             ),
             owner=owner,
             clock=clock,

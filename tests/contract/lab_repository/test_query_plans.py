@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, TENANT, VERSION, Bench, first_of
 from tests.contract.lab_repository.plans import Explaining, analyze, fill, plan_of, value_of
 
+from dragoman.lab.budgets import Quota
 from dragoman.lab.filters import EVERYTHING, Condition, Op
 from dragoman.lab.model import DatasetId, EvaluatorSpec, ItemId, ItemKey, Run
 from dragoman.lab.repository import (
@@ -30,6 +31,7 @@ from dragoman.lab.repository import (
     giving_up,
     hours,
     items,
+    journaling,
     leases,
     mirroring,
     pacing,
@@ -79,6 +81,9 @@ ON_A_TIMER: dict[str, Call] = {
     "offered": lambda c, run, ids: items.offered(c, run.run_id, 100),
     "take": lambda c, run, ids: items.take(c, run.run_id, first_of(ids[10:12]), "w-2", 1000),
     "take any": lambda c, run, ids: items.take_any(c, run.run_id, 2, "w-2", 1000),
+    "take next": lambda c, run, ids: items.take_next(c, run.run_id, "w-2", 1000, places=1, ahead=2),
+    "worked on": lambda c, run, ids: dispatching.worked_on(c, run),
+    "budget": lambda c, run, ids: spending.is_without_budget(c, run.run_id, Quota()),
     "report": lambda c, run, ids: workers.report(c, REPORTED),
     "pace": lambda c, run, ids: pacing.find(c, ["t-1"]),
     "settle": lambda c, run, ids: pacing.settle(c, "t-1", [Claim("w-2", 1, 0)], 1000),
@@ -225,7 +230,10 @@ def test_deleting_an_experiment_reads_nothing_of_others(bench: Bench) -> None:
 
 SCANS: dict[str, Call] = {
     name: ON_A_TIMER[name]
-    for name in ("dispatch", "take back", "archive", "terminate", "offered", "unfinished")
+    for name in (
+        *("dispatch", "take back", "archive", "terminate", "offered", "unfinished"),
+        *("take next", "worked on", "waiting"),
+    )
 }
 INDEX = "ix_item_run_log_run_id_result_state_status_item_id"
 ARCHIVED = 5_000
@@ -261,7 +269,13 @@ def test_a_scan_of_a_run_leaves_out_what_is_archived(bench: Bench, scan: str) ->
 NAMED = {
     "hand out": dispatching._HAND_OUT,
     "take": items._TAKE,
+    "expired": dispatching._EXPIRED,
+    "held": items._HELD,
     "renew": items._RENEW,
+    "set aside": items._SET_ASIDE,
+    "begin": items._BEGIN,
+    "held by a worker": journaling._HELD,
+    "take a place": journaling._BEGIN,
     "show turns": archiving._SHOW_TURNS,
     "show items": archiving._SHOW_ITEMS,
     "close": archiving._CLOSE,
@@ -279,7 +293,12 @@ def test_rows_that_are_named_are_found_one_by_one(bench: Bench, name: str) -> No
     asked = {"run": run.run_id, "keys": keys, "experiment": EXPERIMENT}
     values: dict[str, dict[str, Any]] = {
         "take": {"owner": "w-1", "lease_ms": 5},
+        "expired": {"gone": "[]"},
+        "held": {"owner": "w-1"},
         "renew": {"lease_ms": 5},
+        "set aside": {"owner": "w-1", "lease_ms": 5},
+        "begin": {"owner": "w-1", "lease_ms": 5},
+        "held by a worker": {"owner": "w-1"},
     }
     given = values.get(name, {})
 

@@ -19,7 +19,7 @@ from dragoman.clock import SystemClock
 from dragoman.errors import BudgetExceeded, ExperimentRunning, NotFound
 from dragoman.lab.experiments import StartAsk, Started
 from dragoman.lab.feed import RunEnded, WatcherFeed
-from dragoman.lab.model import ExperimentSpec, ItemId, RunId, TargetSpec
+from dragoman.lab.model import Budget, ExperimentSpec, ItemId, RunId, TargetSpec
 from dragoman.lab.plugins import Context
 from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.repository import Selection, leases, runs, starting
@@ -285,7 +285,9 @@ def test_a_run_that_gets_somewhere_between_its_troubles_is_not_given_up(sqlite_u
     async def story() -> None:
         async with laboratory(sqlite_url, schedules=False) as at:
             version, _ = await add_items(at.store, [[{}] for _ in range(12)])
-            spec = experiment(version, "answer_anything", concurrency=1)
+            # With a budget the driver has a hand in every item.
+            budget = Budget(tokens=1_000)
+            spec = experiment(version, "answer_anything", concurrency=1, budget=budget)
             _, started = await at.lab.experiments.submit(TENANT, spec)
             shaky = Shaky(at.store, every=7)
 

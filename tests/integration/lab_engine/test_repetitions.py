@@ -205,7 +205,9 @@ def test_retry_items_joins_a_run_with_the_repetitions_that_have_ended(
             made, started = await at.lab.experiments.submit(TENANT, calling(version, repetitions=N))
 
             async def is_held() -> bool:
-                return target.calls["k1"] == 2
+                # The next repetition begins before the end of the last one is written.
+                ended = "SELECT COUNT(*) FROM item_run_log WHERE result_state <> 'init'"
+                return target.calls["k1"] == 2 and await at.rows(ended) == [(N + 1,)]
 
             await until(is_held)
             ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=(ids[0], ids[1]))

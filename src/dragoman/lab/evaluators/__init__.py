@@ -1,7 +1,12 @@
 """Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.composite import CompositeEvaluator
-from dragoman.lab.evaluators.evaluator import CallsModels, OpenedEvaluator, Score
+from dragoman.lab.evaluators.evaluator import (
+    CallsModels,
+    ComputesAtOnce,
+    OpenedEvaluator,
+    Score,
+)
 from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
@@ -22,6 +27,7 @@ __all__ = [
     "EVALUATORS",
     "CallsModels",
     "CompositeEvaluator",
+    "ComputesAtOnce",
     "EvaluatorKind",
     "Fingerprint",
     "FunctionProcessPool",

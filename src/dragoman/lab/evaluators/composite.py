@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.evaluators.evaluator import Score, judged
+from dragoman.lab.evaluators.evaluator import ComputesAtOnce, Score, judged
 from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import Turn
@@ -44,7 +44,7 @@ def check(settings: CompositeSettings, columns: Collection[str], context: Contex
             raise _refusal("scales", f"has no scale for {name!r}: worst and best have to differ")
 
 
-class CompositeEvaluator:
+class CompositeEvaluator(ComputesAtOnce):
     """Computed after the others; it has no score while one of them has none."""
 
     cpu_bound = False

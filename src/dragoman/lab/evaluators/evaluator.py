@@ -56,6 +56,14 @@ class OpenedEvaluator(Protocol):
     async def close(self) -> None: ...
 
 
+class ComputesAtOnce:
+    """Marks an evaluator that computes its score from the output at once, and costs nothing.
+
+    The worker calls it while the output is still being written: if the worker dies meanwhile, only
+    that moment's computing is repeated.
+    """
+
+
 @runtime_checkable
 class CallsModels(Protocol):
     """An evaluator that calls a model, and counts how often."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from dragoman.lab.evaluators.evaluator import Score, judged
+from dragoman.lab.evaluators.evaluator import ComputesAtOnce, Score, judged
 from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import Turn
@@ -28,7 +28,7 @@ def check(settings: LatencySettings, columns: Collection[str], context: Context)
     pass
 
 
-class LatencyEvaluator:
+class LatencyEvaluator(ComputesAtOnce):
     """The milliseconds of the target's call, as a score."""
 
     cpu_bound = False

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.evaluators.evaluator import Score, judged
+from dragoman.lab.evaluators.evaluator import ComputesAtOnce, Score, judged
 from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.values import as_text, output_of, reference_of, shown
 from dragoman.lab.model import Turn
@@ -56,7 +56,7 @@ def of_corpus(settings: TermsSettings, sums: Sequence[float]) -> float | None:
     return kept / wanted if wanted else None
 
 
-class TermsEvaluator:
+class TermsEvaluator(ComputesAtOnce):
     """The share of the reference's terms whose translation is in the output.
 
     A turn whose reference has no term of the glossary has no score.

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from dragoman.lab.evaluators.evaluator import Score
+from dragoman.lab.evaluators.evaluator import ComputesAtOnce, Score
 from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.values import output_of, reference_of
 from dragoman.lab.model import JsonValue, Turn
@@ -39,7 +39,7 @@ def check(settings: ComparedSettings, columns: Collection[str], context: Context
     require_column(settings.reference, columns, "evaluator.reference")
 
 
-class ComparingEvaluator(ABC, Generic[ComparedT]):
+class ComparingEvaluator(ComputesAtOnce, ABC, Generic[ComparedT]):
     """Finds the two values; subclasses compare them."""
 
     cpu_bound = False

@@ -17,7 +17,7 @@ from dragoman.lab.queue.remote import CarriedHint, LinkDown, TopicName
 STREAM_LENGTH = 1_000
 """Messages that Redis keeps of a topic, about; a reader that falls behind misses the oldest."""
 
-KEYS_IN_AN_OFFER = 16
+KEYS_IN_AN_OFFER = 8
 """Few enough that several workers share the first items of a run."""
 
 CONNECT_SECONDS = 5.0

@@ -24,7 +24,8 @@ _WAITING = by_state(
     .order_by(_log.status, _log.item_id, _log.repetition)
     .limit(sa.bindparam("most"))
 )
-_LOGGED = _WAITING.with_for_update()
+_LOGGED = _WAITING.with_for_update(skip_locked=True)
+"""Those that a worker is logging at this moment come with the next step."""
 
 _TURNS_OF_LAST_TRY = (
     turn_result.c.experiment_id == sa.bindparam("experiment"),

@@ -55,26 +55,47 @@ WORKED_ON = in_state(ResultState.INIT, ItemStatus.PROCESSING)
 
 _COUNT_WORKED_ON = by_state(sa.select(sa.func.count()).select_from(item_run_log).where(*WORKED_ON))
 
+WAITING = in_state(ResultState.INIT, ItemStatus.QUEUEING)
+
+UNRESERVED = sa.or_(_log.lease_owner.is_(None), _log.lease_expires_at < now_ms())
+"""Waiting items that no worker has set aside for the places that it has."""
+
+_ANY_WAITING = by_state(
+    sa.select(_log.item_id).where(*WAITING).order_by(_log.item_id, _log.repetition).limit(1)
+)
+
 _NEXT_WAITING = by_state(
     sa.select(_log.item_id, _log.repetition)
-    .where(*in_state(ResultState.INIT, ItemStatus.QUEUEING))
+    .where(*WAITING, UNRESERVED)
     .order_by(_log.item_id, _log.repetition)
     .limit(sa.bindparam("most"))
-    .with_for_update()
+    .with_for_update(skip_locked=True)
 )
+"""Those that a worker is setting aside at this moment are left to it."""
 
 _OWNERS = by_state(
     sa.select(_log.lease_owner).where(*WORKED_ON, _log.lease_owner.is_not(None)).distinct()
 )
 
-_EXPIRED = by_state(
+_WORKED_ON_KEYS = by_state(sa.select(_log.item_id, _log.repetition).where(*WORKED_ON))
+
+_LAPSED = sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone"))
+_LOOKS_EXPIRED = by_state(sa.select(_log.item_id, _log.repetition).where(*WORKED_ON, _LAPSED))
+"""Without a lock: those that are worked on are locked by their workers at any time."""
+
+_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
+
+_EXPIRED = (
     sa.select(_log.item_id, _log.repetition, _log.try_no, _log.first_try_no)
-    .where(*WORKED_ON, sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone")))
+    .where(
+        *_THESE,
+        _log.result_state == sa.literal(ResultState.INIT.value),
+        _log.status == sa.literal(ItemStatus.PROCESSING.value),
+        _LAPSED,
+    )
     .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
-
-_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
 
 _NEW_TOKEN = {
     "lease_token": _log.lease_token + 1,
@@ -96,13 +117,28 @@ _QUEUE_AGAIN = (
 )
 
 
-def dispatch(connection: StoreConnection, run: Run, concurrency: int) -> list[ItemKey]:
+_FREE_RESERVED = (
+    update_many(item_run_log).where(*WAITING, among(_log.lease_owner, "gone")).values(**_NEW_TOKEN)
+)
+
+
+def count_worked_on(connection: StoreConnection, run: Run) -> int:
+    """How many items are worked on, or handed out to be."""
+    return int(connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one())
+
+
+def dispatch(
+    connection: StoreConnection, run: Run, concurrency: int, busy: int | None = None
+) -> list[ItemKey]:
     """Hand out waiting items, in order, until so many are worked on at once.
+
+    `busy`: how many were worked on, counted before the budget was looked at.
 
     An item handed out has no worker yet: any worker may take it, once. Users are shown it
     a moment later, so that the worker does not wait for that.
     """
-    busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
+    if busy is None:
+        busy = count_worked_on(connection, run)
     if busy >= concurrency:
         return []
     which = {"run": run.run_id, "most": concurrency - busy}
@@ -115,8 +151,15 @@ def dispatch(connection: StoreConnection, run: Run, concurrency: int) -> list[It
 
 def is_waiting(connection: StoreConnection, run: Run) -> bool:
     """Whether the run has items that wait to be handed out, or has not found all of its items."""
-    which = {"run": run.run_id, "most": 1}
-    return not run.start_done or connection.execute(_NEXT_WAITING, which).first() is not None
+    if not run.start_done:
+        return True
+    return connection.execute(_ANY_WAITING, {"run": run.run_id}).first() is not None
+
+
+def worked_on(connection: StoreConnection, run: Run) -> list[ItemKey]:
+    """The items that are worked on, or handed out to be."""
+    rows = connection.execute(_WORKED_ON_KEYS, {"run": run.run_id})
+    return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
 
 
 class TakenBack(msgspec.Struct, frozen=True):
@@ -134,8 +177,18 @@ def take_back(connection: StoreConnection, run: Run, retries: int) -> TakenBack:
     long it takes.
     """
     owners = connection.execute(_OWNERS, {"run": run.run_id}).scalars()
-    gone = as_list(owner for owner in owners if is_gone(owner))
-    expired = connection.execute(_EXPIRED, {"run": run.run_id, "gone": gone}).all()
+    ended = [owner for owner in owners if is_gone(owner)]
+    gone = as_list(ended)
+    if ended:
+        connection.execute(_FREE_RESERVED, {"run": run.run_id, "gone": gone})
+    which = {"run": run.run_id, "gone": gone}
+    lapsed = [
+        ItemKey(ItemId(row.item_id), row.repetition)
+        for row in connection.execute(_LOOKS_EXPIRED, which)
+    ]
+    if not lapsed:
+        return TakenBack((), ())
+    expired = connection.execute(_EXPIRED, which | {"keys": as_keys(lapsed)}).all()
     queued: list[ItemKey] = []
     lost: list[ItemKey] = []
     for row in expired:

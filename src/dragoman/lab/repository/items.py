@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.model import Item, ItemId, ItemKey, RunId, Turn
-from dragoman.lab.repository.dispatching import WORKED_ON, by_state
+from dragoman.lab.repository.dispatching import UNRESERVED, WAITING, WORKED_ON, by_state
 from dragoman.lab.repository.statements import (
     among,
     among_keys,
@@ -19,14 +19,18 @@ from dragoman.lab.repository.statements import (
     update_many,
 )
 from dragoman.lab.repository.tables import dataset_item, item_run_log
-from dragoman.lab.states import ResultState
+from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 _decoder = msgspec.json.Decoder(tuple[Mapping[str, object], ...])
 
 _UNTAKEN = (*WORKED_ON, _log.lease_owner.is_(None))
-_MINE = (*WORKED_ON, _log.lease_owner == sa.bindparam("owner"))
+_MINE = (
+    _log.run_id == sa.bindparam("run"),
+    _log.result_state == sa.literal(ResultState.INIT.value),
+    _log.lease_owner == sa.bindparam("owner"),
+)
 _NEW_EXPIRY = now_ms() + sa.bindparam("lease_ms", type_=sa.BigInteger)
 
 _THESE = among_keys(_log.item_id, _log.repetition, "keys")
@@ -53,6 +57,25 @@ _ANY_TO_BE_HAD = by_state(
     .limit(sa.bindparam("most"))
     .with_for_update(skip_locked=True)
 )
+
+_NEXT = by_state(
+    sa.select(item_run_log)
+    .where(*WAITING, UNRESERVED)
+    .order_by(_log.item_id, _log.repetition)
+    .limit(sa.bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+
+_SET_ASIDE = (
+    update_many(item_run_log)
+    .where(_log.run_id == sa.bindparam("run"), _THESE)
+    .values(
+        lease_owner=sa.bindparam("owner"),
+        lease_token=_log.lease_token + 1,
+        lease_expires_at=_NEW_EXPIRY,
+    )
+)
+_BEGIN = _SET_ASIDE.values(status=ItemStatus.PROCESSING.value)
 
 _TAKE = (
     update_many(item_run_log)
@@ -129,6 +152,30 @@ def take_any(
     return _taken(connection, run_id, rows, owner, lease_ms)
 
 
+def take_next(
+    connection: StoreConnection,
+    run_id: RunId,
+    owner: str,
+    lease_ms: int,
+    *,
+    places: int,
+    ahead: int,
+) -> list[Lease]:
+    """Take waiting items for places that became free in this transaction, then set some aside.
+
+    Those that are set aside go on waiting, and count as such, until an item of the worker ends and
+    the next takes its place, which `journaling` writes down together. No more items are worked on
+    than before.
+    """
+    rows = connection.execute(_NEXT, {"run": run_id, "most": places + ahead}).all()
+    for statement, some in ((_BEGIN, rows[:places]), (_SET_ASIDE, rows[places:])):
+        if some:
+            keys = as_keys(ItemKey(row.item_id, row.repetition) for row in some)
+            which = {"run": run_id, "keys": keys, "owner": owner, "lease_ms": lease_ms}
+            connection.execute(statement, which)
+    return [_lease(run_id, row, row.lease_token + 1) for row in rows]
+
+
 def _taken(
     connection: StoreConnection,
     run_id: RunId,
@@ -147,18 +194,19 @@ def _taken(
             "lease_ms": lease_ms,
         },
     )
-    return [
-        Lease(
-            run_id=run_id,
-            item_id=row.item_id,
-            token=row.lease_token,
-            try_no=row.try_no,
-            first_try_no=row.first_try_no,
-            lineage=row.lineage,
-            repetition=row.repetition,
-        )
-        for row in rows
-    ]
+    return [_lease(run_id, row, row.lease_token) for row in rows]
+
+
+def _lease(run_id: RunId, row: sa.Row[Any], token: int) -> Lease:
+    return Lease(
+        run_id=run_id,
+        item_id=row.item_id,
+        token=token,
+        try_no=row.try_no,
+        first_try_no=row.first_try_no,
+        lineage=row.lineage,
+        repetition=row.repetition,
+    )
 
 
 def renew(

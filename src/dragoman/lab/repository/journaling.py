@@ -84,6 +84,10 @@ class TryEntry(msgspec.Struct, frozen=True):
     status: ItemStatus
     last: bool
     turns: tuple[TurnEntry, ...]
+    successor: Lease | None = None
+    """The item that was set aside and has taken this one's place."""
+    keeps_place: bool = False
+    """Whether the worker waits for the next item in this one's place, with none set aside."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
@@ -109,6 +113,9 @@ def write_entries(
     for entry, is_held in zip(entries, held, strict=True):
         if is_held:
             rows.add(entry)
+            successor = _successor(entry)
+            if successor and tokens.get((successor.run_id, successor.key)) == successor.token:
+                rows.begin(successor)
     rows.write(connection)
     return held
 
@@ -120,12 +127,18 @@ def _tokens_held(
     by_run: dict[RunId, set[ItemKey]] = defaultdict(set)
     for entry in entries:
         by_run[entry.lease.run_id].add(entry.lease.key)
+        if (successor := _successor(entry)) is not None:
+            by_run[successor.run_id].add(successor.key)
     tokens: dict[tuple[RunId, ItemKey], int] = {}
     for run_id, keys in sorted(by_run.items()):
         which = {"run": run_id, "keys": as_keys(keys), "owner": owner}
         for row in connection.execute(_HELD, which).all():
             tokens[run_id, ItemKey(row.item_id, row.repetition)] = row.lease_token
     return tokens
+
+
+def _successor(entry: JournalEntry) -> Lease | None:
+    return entry.what.successor if isinstance(entry.what, TryEntry) else None
 
 
 _NEW_ROWS = {
@@ -149,6 +162,7 @@ class _Rows:
         self._links: list[tuple[Any, ...]] = []
         self._paid: list[tuple[RunId, OutputEntry | ScoreEntry]] = []
         self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemKey]] = {}
+        self._begun: dict[RunId, dict[ItemKey, None]] = {}
 
     def add(self, entry: JournalEntry) -> None:
         what = entry.what
@@ -158,6 +172,10 @@ class _Rows:
             self._add_score(entry, what)
         else:
             self._add_try(entry, what)
+
+    def begin(self, successor: Lease) -> None:
+        """Count an item as worked on from now, unless this write ends it, too."""
+        self._begun.setdefault(successor.run_id, {})[successor.key] = None
 
     def write(self, connection: StoreConnection) -> None:
         if self._paid:
@@ -170,6 +188,9 @@ class _Rows:
         ):
             if rows:
                 connection.insert(_NEW_ROWS[connection.dialect][table], rows)
+        for run_id, begun in sorted(self._begun.items()):
+            if begun:
+                connection.execute(_BEGIN, {"run": run_id, "keys": as_keys(begun)})
         for (run_id, try_no, status, state), keys in sorted(self._items.items()):
             which = {"run": run_id, "keys": as_keys(keys)}
             now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
@@ -243,6 +264,8 @@ class _Rows:
             else (lease.run_id, over.try_no + 1, ItemStatus.PROCESSING, ResultState.INIT)
         )
         self._items.setdefault(alike, []).append(lease.key)
+        # One that took a place in this write was begun before.
+        self._begun.get(lease.run_id, {}).pop(lease.key, None)
 
     def _pay(self, connection: StoreConnection) -> None:
         """Add what new outputs and scores used up to their runs, together with storing them."""
@@ -279,6 +302,12 @@ _KNOWN = [
     sa.select(table.c.id).where(among(table.c.id, "ids"))
     for table in (target_record, evaluator_record)
 ]
+
+_BEGIN = (
+    update_many(item_run_log)
+    .where(_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
+    .values(status=ItemStatus.PROCESSING.value)
+)
 
 _ADVANCE = (
     update_many(item_run_log)

@@ -33,6 +33,7 @@ _SHOW_WORKED_ON = [
     .where(
         table.c.experiment_id == sa.bindparam("experiment"),
         among_keys(table.c.item_id, table.c.repetition, "keys"),
+        table.c.status != ItemStatus.PROCESSING.value,
         sa.exists().where(
             item_run_log.c.run_id == sa.bindparam("run"),
             item_run_log.c.item_id == table.c.item_id,

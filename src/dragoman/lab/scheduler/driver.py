@@ -18,6 +18,7 @@ from dragoman.lab.repository import (
     Held,
     Ousted,
     aggregates,
+    dispatching,
     ending,
     experiments,
     leases,
@@ -193,6 +194,10 @@ class Driver:
             if look_around:
                 quota = await self._store.read(lambda c: quotas.find_quota(c, run.tenant))
             plan = self._plan(held, run, experiment, quota, look_around)
+            if now < due_at and not look_around and await self._is_full(plan):
+                # Workers go from item to item by themselves: there are only results to show.
+                await _woken(drive.wake, due_at - now)
+                continue
             handed_out = await self._refill(plan)
             unshown += handed_out
             if handed_out and now < due_at and not look_around:
@@ -223,6 +228,11 @@ class Driver:
             concurrency=min(asked, self._settings.max_item_concurrency),
             tenant_budget=quota.over(self._default_quota).balance,
             look_around=look_around,
+        )
+
+    async def _is_full(self, plan: RunPlan) -> bool:
+        return await self._store.read(
+            lambda c: dispatching.count_worked_on(c, plan.run) >= plan.concurrency
         )
 
     async def _refill(self, plan: RunPlan) -> list[ItemKey]:

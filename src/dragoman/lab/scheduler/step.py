@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.lab.budgets import BUDGET_EXCEEDED, used_up
+from dragoman.lab.budgets import BUDGET_EXCEEDED, NO_BUDGET, used_up
 from dragoman.lab.model import Budget, Experiment, ItemKey, Run
 from dragoman.lab.repository import (
     Held,
@@ -32,8 +32,6 @@ START_PAGE = 1_000
 ARCHIVE_BATCH = 500
 TERMINATE_BATCH = 500
 """Rows that one transaction makes or moves: enough to be fast, few enough to let others in."""
-
-NO_BUDGET = Budget()
 
 
 class RunPlan(msgspec.Struct, frozen=True):
@@ -72,13 +70,16 @@ def refill(connection: StoreConnection, plan: RunPlan) -> list[ItemKey]:
     run = runs.find_run(connection, plan.run.run_id)
     if run is None or run.status not in WORKING:
         return []
+    # Counted first: an item that ends after that is counted here, and one that ended before it is
+    # in what is used up.
+    busy = dispatching.count_worked_on(connection, run)
     reason = _out_of_budget(connection, plan, run)
     if reason is not None:
         # Without anything to hand out there is nothing to stop: what is in progress ends the run.
         if dispatching.is_waiting(connection, run):
             _stop(connection, run, reason)
         return []
-    return dispatching.dispatch(connection, run, plan.concurrency)
+    return dispatching.dispatch(connection, run, plan.concurrency, busy)
 
 
 def _out_of_budget(connection: StoreConnection, plan: RunPlan, run: Run) -> str | None:
@@ -143,7 +144,11 @@ def take_step(connection: StoreConnection, plan: RunPlan) -> DriverStep:
     archived = archiving.logged_items(connection, run, ARCHIVE_BATCH)
     archiving.archive(connection, run, archived)
     done = {one.key for one in archived}
-    showing.show_worked_on(connection, run, [one for one in plan.handed_out if one not in done])
+    begun = plan.handed_out
+    if plan.look_around and run.status in WORKING:
+        # Others took the place of one that ended, without a word to the driver.
+        begun = dispatching.worked_on(connection, run)
+    showing.show_worked_on(connection, run, [one for one in begun if one not in done])
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
     if not more:

@@ -53,6 +53,10 @@ class Backlog:
         else:
             self._unnamed[offer.run_id] = None
 
+    def has_of_another(self, run_id: RunId) -> bool:
+        """Whether items of another run are offered."""
+        return any(one != run_id for one in (*self._items, *self._unnamed))
+
     def unknown_runs(self) -> list[RunId]:
         """Runs with offers whose share is not known; nothing of them is taken before it is."""
         offered = dict.fromkeys((*self._items, *self._unnamed))

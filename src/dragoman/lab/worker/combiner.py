@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
-from dragoman.lab.repository import JournalEntry, Lease, journaling
+from dragoman.lab.repository import JournalEntry, Lease, TryEntry, journaling
+from dragoman.lab.worker.taking import NextItems, TakenItem
 from dragoman.observability import Metrics
-from dragoman.store import Store
+from dragoman.store import Store, StoreConnection
 
 MAX_ENTRIES = 1_000
 """Entries in one transaction, so that a burst does not make the first one wait for the last."""
+
+LINGER_SECONDS = 0.05
+"""How long entries that nothing waits for are gathered, so that they are written together."""
 
 WRITE_ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.2
@@ -21,6 +29,24 @@ RETRY_PAUSE_SECONDS = 0.2
 
 Waiting = tuple[JournalEntry, asyncio.Future[bool]]
 """An entry, and the future that tells whether it was written."""
+
+
+Followers = tuple[list[TakenItem], list[TakenItem]]
+"""The items that begin at once, and those that were set aside."""
+
+
+class Succession(Protocol):
+    """Says which items follow those that end, and hears which there were."""
+
+    def wanted(self, waiting: Sequence[Lease]) -> Sequence[NextItems]:
+        """What to take in the write that ends these items, whose places wait for others."""
+        ...
+
+    def took(
+        self, waiting: Sequence[Lease], wanted: Sequence[NextItems], taken: Sequence[Followers]
+    ) -> None:
+        """What was taken; a place that waited and got no item is free."""
+        ...
 
 
 class Unstorable(Exception):
@@ -35,34 +61,63 @@ class Unstorable(Exception):
 class Combiner:
     """Writes entries of one worker, each under its own lease."""
 
-    def __init__(self, store: Store, owner: str, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        clock: Clock,
+        metrics: Metrics,
+        succession: Succession | None = None,
+        take: Callable[[StoreConnection, NextItems], list[TakenItem]] | None = None,
+    ) -> None:
+        """`take` takes the items that follow, in the transaction that ends those before them."""
+        self._succession = succession
+        self._take = take
         self._store = store
         self._owner = owner
         self._clock = clock
         self._metrics = metrics
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
+        self._now = asyncio.Event()
 
-    def enter(self, entry: JournalEntry) -> asyncio.Future[bool]:
-        """Have the entry written; the future tells whether its lease still held."""
+    def enter(self, entry: JournalEntry, *, soon: bool = False) -> asyncio.Future[bool]:
+        """Have the entry written; the future tells whether its lease still held.
+
+        `soon`: no call waits for it, so it need not be written at once.
+        """
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, written))
+        if not soon or len(self._waiting) >= MAX_ENTRIES:
+            self._now.set()
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all())
         return written
 
     async def close(self) -> None:
         """Wait until everything entered is written or refused."""
+        self._now.set()
         if self._writing is not None:
             await self._writing
 
     async def _write_all(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 batch, self._waiting = self._waiting[:MAX_ENTRIES], self._waiting[MAX_ENTRIES:]
                 await self._write(batch)
         finally:
             self._writing = None
+
+    async def _gather(self) -> None:
+        """Wait for more entries, until one cannot wait."""
+        if not self._now.is_set() and len(self._waiting) < MAX_ENTRIES:
+            try:
+                async with asyncio.timeout(LINGER_SECONDS):
+                    await self._now.wait()
+            except TimeoutError:
+                pass
+        self._now.clear()
 
     async def _write(self, batch: list[Waiting]) -> None:
         try:
@@ -107,8 +162,11 @@ class Combiner:
                 written.exception()  # retrieved, or asyncio would warn about it
 
     def _tell(self, batch: list[Waiting], held: Sequence[bool]) -> None:
-        if refused := held.count(False):
-            self._metrics.lab_fenced_writes.inc(refused)
+        # An output and the try that ends with it are refused together: that is one late write.
+        refused = {
+            entry.lease for (entry, _), is_held in zip(batch, held, strict=True) if not is_held
+        }
+        self._metrics.lab_fenced_writes.inc(len(refused))
         for (_, written), is_held in zip(batch, held, strict=True):
             if not written.done():
                 written.set_result(is_held)
@@ -123,9 +181,35 @@ class Combiner:
 
     async def _write_once(self, entries: list[JournalEntry]) -> list[bool]:
         at_ms = self._clock.now_ms()
-        return await self._store.write(
-            lambda connection: journaling.write_entries(connection, self._owner, entries, at_ms)
-        )
+        waiting = [entry.lease for entry in entries if _keeps_place(entry)]
+        wanted = self._succession.wanted(waiting) if self._succession else ()
+
+        def write(connection: StoreConnection) -> tuple[list[bool], list[Followers]]:
+            held = journaling.write_entries(connection, self._owner, entries, at_ms)
+            places = Counter(
+                entry.lease.run_id
+                for entry, is_held in zip(entries, held, strict=True)
+                if is_held and _keeps_place(entry)
+            )
+            return held, [
+                self._followers(connection, one, places[one.run.run_id]) for one in wanted
+            ]
+
+        held, taken = await self._store.write(write)
+        if self._succession is not None:
+            self._succession.took(waiting, wanted, taken)
+        return held
+
+    def _followers(self, connection: StoreConnection, wanted: NextItems, places: int) -> Followers:
+        """The next items of a run, for the places of items that this write has ended."""
+        if self._take is None or not (places or wanted.ahead):
+            return [], []
+        taken = self._take(connection, msgspec.structs.replace(wanted, places=places))
+        return taken[:places], taken[places:]
+
+
+def _keeps_place(entry: JournalEntry) -> bool:
+    return isinstance(entry.what, TryEntry) and entry.what.keeps_place
 
 
 def _reason(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -28,6 +28,23 @@ from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome
 
 
+class Handover(msgspec.Struct, frozen=True):
+    """What becomes of an item's place when its calls are over."""
+
+    successor: Lease | None = None
+    """The item that has taken it."""
+    waits: bool = False
+    """Whether it waits for the next item."""
+
+
+GIVEN_BACK = Handover()
+"""Any worker may have it."""
+
+
+def _give_back() -> Handover:
+    return GIVEN_BACK
+
+
 class LeaseJournal:
     """Writes what is done on an item, for as long as its lease holds."""
 
@@ -37,7 +54,16 @@ class LeaseJournal:
         tenant: TenantId,
         lease: Lease,
         evaluator_numbers: Mapping[str, int],
+        *,
+        waits_for_outputs: bool = True,
+        hand_over: Callable[[], Handover] = _give_back,
     ) -> None:
+        """`hand_over` is called when no more calls are made for the item.
+
+        `waits_for_outputs`: whether an output is stored before anything is done with it.
+        """
+        self._waits_for_outputs = waits_for_outputs
+        self._hand_over = hand_over
         self._combiner = combiner
         self._tenant = tenant
         self._lease = lease
@@ -49,19 +75,21 @@ class LeaseJournal:
         if isinstance(result, Failure):
             return  # it is written with the try, and there is nothing in it to be reused
         lease = self._lease
-        await self._enter(
-            OutputEntry(
-                target_record_id(lease.lineage, lease.key, turn_no),
-                turn_no,
-                msgspec.json.encode(result.columns).decode(),
-                result.main,
-                result.latency_ms,
-                result.tokens,
-                result.cost,
-                result.cached,
-                result.first_token_ms,
-            )
+        output = OutputEntry(
+            target_record_id(lease.lineage, lease.key, turn_no),
+            turn_no,
+            msgspec.json.encode(result.columns).decode(),
+            result.main,
+            result.latency_ms,
+            result.tokens,
+            result.cost,
+            result.cached,
+            result.first_token_ms,
         )
+        if self._waits_for_outputs:
+            await self._enter(output)
+        else:
+            self._send(output)
 
     async def evaluator_done(self, turn_no: int, name: str, result: Score | Failure) -> None:
         if isinstance(result, Failure):
@@ -90,7 +118,11 @@ class LeaseJournal:
         turns = tuple(
             self._turn(turn_no, turn, try_no) for turn_no, turn in enumerate(outcome.turns)
         )
-        await self._enter(TryEntry(try_no, outcome.status, last, turns))
+        place = self._hand_over() if last else GIVEN_BACK
+        await self._enter(
+            TryEntry(try_no, outcome.status, last, turns, place.successor, place.waits),
+            soon=place.successor is not None,
+        )
         self._tries_logged += 1
 
     async def give_up(self, refused: Unstorable, first_try: int, turns: int) -> None:
@@ -154,14 +186,14 @@ class LeaseJournal:
     def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> JournalEntry:
         return JournalEntry(self._tenant, self._lease, what)
 
-    def _send(self, what: ScoreEntry) -> None:
-        self._on_their_way.append(self._combiner.enter(self._entry(what)))
+    def _send(self, what: OutputEntry | ScoreEntry) -> None:
+        self._on_their_way.append(self._combiner.enter(self._entry(what), soon=True))
 
-    async def _enter(self, what: OutputEntry | TryEntry) -> None:
+    async def _enter(self, what: OutputEntry | TryEntry, *, soon: bool = False) -> None:
         for written in self._on_their_way:
             if written.done():
                 written.result()  # raises why it was not written: the journal may have no gaps
-        if not await self._combiner.enter(self._entry(what)):
+        if not await self._combiner.enter(self._entry(what), soon=soon):
             raise Revoked
 
 

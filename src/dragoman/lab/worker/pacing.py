@@ -88,7 +88,7 @@ def _limit(place: Workplace, share: int | None) -> None:
 
 def _claim(name: str, place: Workplace) -> Claim:
     limiter = _limiter(place)
-    return Claim(name, len(place.working), limiter.running, limiter.learned)
+    return Claim(name, place.places, limiter.running, limiter.learned)
 
 
 def _has_learned(place: Workplace) -> bool:

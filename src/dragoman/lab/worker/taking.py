@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from dragoman.lab.budgets import Quota
 from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Item, ItemKey, Run, RunId
-from dragoman.lab.repository import Lease, Leftovers, experiments, items, reusing, runs
+from dragoman.lab.repository import (
+    Lease,
+    Leftovers,
+    experiments,
+    items,
+    reusing,
+    runs,
+    spending,
+)
 from dragoman.lab.states import RunMode
 from dragoman.lab.targets import Output
 from dragoman.lab.worker.execution import Reusable
@@ -47,6 +56,40 @@ def take(
         leases = items.take(connection, run.run_id, keys, owner, lease_ms)
     else:
         leases = items.take_any(connection, run.run_id, most, owner, lease_ms)
+    return _with_contents(connection, experiment, run, leases)
+
+
+class NextItems(msgspec.Struct, frozen=True):
+    """What a worker would take of a run in the places of items that end."""
+
+    run: Run
+    experiment: Experiment
+    places: int
+    """Items that may begin at once."""
+    ahead: int
+    """Items to set aside for those that end next."""
+
+
+def take_next(
+    connection: StoreConnection, wanted: NextItems, owner: str, lease_ms: int, limits: Quota
+) -> list[TakenItem]:
+    """Take the next items of a run for places that it has already, the first ones to begin at once.
+
+    Where anything has a budget, none: the driver compares what is used up with the budget before
+    it hands out each item.
+    """
+    run_id = wanted.run.run_id
+    if not spending.is_without_budget(connection, run_id, limits):
+        return []
+    leases = items.take_next(
+        connection, run_id, owner, lease_ms, places=wanted.places, ahead=wanted.ahead
+    )
+    return _with_contents(connection, wanted.experiment, wanted.run, leases) if leases else []
+
+
+def _with_contents(
+    connection: StoreConnection, experiment: Experiment, run: Run, leases: Sequence[Lease]
+) -> list[TakenItem]:
     known = items.read_items(connection, [lease.item_id for lease in leases])
     pairs = [(lease, known[lease.item_id]) for lease in leases]
     numbers = experiment.spec.numbers

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dragoman.lab.budgets import Quota
+
 
 class Terms(msgspec.Struct, frozen=True):
     """What a worker goes by."""
@@ -19,3 +21,5 @@ class Terms(msgspec.Struct, frozen=True):
     """Whether it looks for work of runs that it was never told of."""
     tenant_weights: Mapping[str, float] = {}
     """How much a tenant counts beside others; 1 for those that are not here."""
+    tenant_limits: Quota = Quota()
+    """The limits of tenants that have none of their own."""

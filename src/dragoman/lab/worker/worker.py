@@ -15,13 +15,19 @@ from dragoman.lab.queue import ItemOffer, Queue
 from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
 from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
-from dragoman.lab.worker.combiner import Combiner, Unstorable
+from dragoman.lab.worker.combiner import Combiner, Followers, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
-from dragoman.lab.worker.lease_journal import LeaseJournal
+from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover, LeaseJournal
 from dragoman.lab.worker.pacing import Pacer
-from dragoman.lab.worker.taking import TakenItem, run_and_experiment, take
+from dragoman.lab.worker.taking import NextItems, TakenItem, run_and_experiment, take, take_next
 from dragoman.lab.worker.terms import Terms
-from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
+from dragoman.lab.worker.workplace import (
+    PLACE_SECONDS,
+    BenchOpener,
+    InHand,
+    OpenBench,
+    Workplace,
+)
 from dragoman.observability import Metrics, get_logger
 from dragoman.store import Store, StoreConnection
 from dragoman.task_set import TaskSet
@@ -37,6 +43,9 @@ TAKEN_AT_ONCE = 16
 
 _TAKING = ("_hear_offers", "_take_offers")
 """The loops that bring new work."""
+
+NEWS_SECONDS = 0.1
+"""Results of items whose places are taken again are told to the scheduler this much later."""
 
 _TROUBLE_PAUSE_SECONDS = 0.5
 
@@ -68,11 +77,15 @@ class Worker:
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
         self._pacer = Pacer(store, owner, terms.lease_ms)
-        self._combiner = Combiner(store, owner, clock, metrics)
+        self._combiner = Combiner(store, owner, clock, metrics, self, self._take_next)
         self._places: dict[RunId, Workplace] = {}
         self._backlog = Backlog()
         self._working = 0
+        """Places of this worker that are taken, of all runs."""
         self._items_done = 0
+        self._renewed_at = 0.0
+        """When the leases were renewed last."""
+        self._news_due: dict[RunId, asyncio.TimerHandle] = {}
         self._is_draining = False
         self._something_to_do = asyncio.Event()
         self._wants_more = asyncio.Event()
@@ -83,6 +96,7 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._taking: asyncio.Future[list[TakenItem]] | None = None
         self._leaving = TaskSet()
+        self._giving_back = TaskSet()
 
     async def start(self) -> None:
         """Begin to take items."""
@@ -97,12 +111,16 @@ class Worker:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        held = [lease for place in self._places.values() for lease in place.working]
+        for timer in self._news_due.values():
+            timer.cancel()
+        self._is_draining = True
+        held = [lease for place in self._places.values() for lease in place.held]
         held += await self._taken_in_vain()
         for run_id in list(self._places):
             self._leave(run_id)
         await self._leaving.wait(LEAVE_SECONDS)
         await self._combiner.close()
+        await self._giving_back.wait(LEAVE_SECONDS)
         await self._unless_in_trouble(self._pacer.close())
         if held:
             await self._unless_in_trouble(self._give_back(held))
@@ -121,9 +139,10 @@ class Worker:
         )
         held = await self._taken_in_vain()
         self._taking = None
+        held += [lease for place in self._places.values() for lease in place.take_ahead()]
         if held:
             await self._unless_in_trouble(self._give_back(held))
-        while self._working:
+        while any(place.working for place in self._places.values()):
             self._something_to_do.clear()
             await self._something_to_do.wait()
 
@@ -134,11 +153,11 @@ class Worker:
                 run_id=run_id,
                 experiment_id=place.run.experiment_id,
                 tenant=place.run.tenant,
-                items=len(place.begun_at_ms),
-                since_ms=min(place.begun_at_ms.values()),
+                items=len(begun_at_ms),
+                since_ms=min(begun_at_ms),
             )
             for run_id, place in self._places.items()
-            if place.begun_at_ms
+            if (begun_at_ms := place.begun_at_ms)
         )
 
     @property
@@ -190,7 +209,7 @@ class Worker:
             self._something_to_do.clear()
             while True:
                 await self._unless_in_trouble(self._learn_of_runs())
-                in_work = {run_id: len(place.working) for run_id, place in self._places.items()}
+                in_work = {run_id: place.places for run_id, place in self._places.items()}
                 offers = self._backlog.next_offers(self._terms.capacity - self._working, in_work)
                 if not offers:
                     break
@@ -275,19 +294,35 @@ class Worker:
         if self._places.get(offer.run_id) is not place:
             return  # the run ended meanwhile, and with it these leases
         now = self._clock.monotonic()
-        for one in taken:
+        for number, one in enumerate(taken):
             if place.freed_at:
                 self._metrics.lab_refill.observe(now - place.freed_at.popleft())
             self._working += 1
-            place.begun_at_ms[one.lease] = self._clock.now_ms()
-            place.working[one.lease] = asyncio.create_task(self._carry_out(place, one))
+            place.places += 1
+            # Not all at once, so that the run goes on meanwhile.
+            self._begin(place, one, now + PLACE_SECONDS * (1 + number / len(taken)))
         if place.has_no_share:
             await self._pacer.settle(self._places)  # the next tick may be far
+
+    def _begin(self, place: Workplace, taken: TakenItem, place_until: float) -> InHand:
+        one = InHand(
+            asyncio.create_task(self._carry_out(place, taken)),
+            self._clock.monotonic(),
+            self._clock.now_ms(),
+            place_until,
+        )
+        place.working[taken.lease] = one
+        return one
 
     async def _carry_out(self, place: Workplace, taken: TakenItem) -> None:
         started = self._clock.monotonic()
         journal = LeaseJournal(
-            self._combiner, place.run.tenant, taken.lease, place.evaluator_numbers
+            self._combiner,
+            place.run.tenant,
+            taken.lease,
+            place.evaluator_numbers,
+            waits_for_outputs=len(taken.item.turns) > 1 or not place.scores_at_once,
+            hand_over=lambda: self._hand_over(place, taken.lease),
         )
         try:
             try:
@@ -299,17 +334,140 @@ class Worker:
             self._items_done += 1
         except Revoked:
             self._log.info("lab_item_revoked", run_id=place.run.run_id)
+            self._lose_place(place, taken.lease)
         except Exception:
             # The lease runs out, and a worker that can reach the database tries the item again.
             self._log.exception("lab_item_abandoned", run_id=place.run.run_id)
         finally:
-            place.working.pop(taken.lease, None)
-            place.begun_at_ms.pop(taken.lease, None)
-            place.freed_at.append(self._clock.monotonic())
-            self._working -= 1
+            self._forget(place, taken.lease)
+
+    def _forget(self, place: Workplace, lease: Lease) -> None:
+        """Be done with an item, and give back its place if no other item has it."""
+        one = place.working.pop(lease)
+        if one.has_place or one.place_waits:
+            self._free_place(place)
+            one.handover = GIVEN_BACK
+        if one.handover is GIVEN_BACK:
             self._queue.news.put(place.run.run_id)
-            self._wants_more.set()
-            self._something_to_do.set()
+        else:
+            self._tell_soon(place.run.run_id)
+        self._something_to_do.set()
+
+    def _free_place(self, place: Workplace) -> None:
+        """Let another run or worker have the place."""
+        place.places -= 1
+        self._working -= 1
+        place.freed_at.append(self._clock.monotonic())
+        self._wants_more.set()
+        self._something_to_do.set()
+
+    def _tell_soon(self, run_id: RunId) -> None:
+        """Have the scheduler look at a run: there are results, and nothing that waits for it."""
+        if run_id not in self._news_due:
+            loop = asyncio.get_running_loop()
+            self._news_due[run_id] = loop.call_later(NEWS_SECONDS, self._tell, run_id)
+
+    def _tell(self, run_id: RunId) -> None:
+        self._news_due.pop(run_id, None)
+        self._queue.news.put(run_id)
+
+    # --- from one item to the next ----------------------------------------------------------------
+
+    def _hand_over(self, place: Workplace, lease: Lease) -> Handover:
+        """Give an item's place to the next item of its run; its calls are over.
+
+        Other runs that wait here have their turn first: then the place is given back, as it is
+        after a while in any case.
+        """
+        one = place.working[lease]
+        if not one.has_place:
+            return one.handover
+        one.has_place = False
+        now = self._clock.monotonic()
+        one.over_at = now
+        place.note_item(now - one.begun_at)
+        if now >= one.place_until or not self._may_go_on(place):
+            self._free_place(place)
+            self._give_back_ahead(place)
+        elif place.ahead and not self._may_have_lost(place, now):
+            successor = place.ahead.popleft()
+            one.handover = Handover(successor.lease)
+            self._metrics.lab_refill.observe(0.0)
+            self._begin(place, successor, one.place_until).place_is_inherited = True
+        else:
+            one.handover = Handover(waits=True)
+            one.place_waits = True
+        if self._queue.gives_offers_once:
+            self._wants_more.set()  # of other runs
+        return one.handover
+
+    def _may_go_on(self, place: Workplace) -> bool:
+        """Whether places of the run may go from item to item."""
+        run_id = place.run.run_id
+        is_left = self._is_draining or self._places.get(run_id) is not place
+        return not is_left and not self._backlog.has_of_another(run_id)
+
+    def _may_have_lost(self, place: Workplace, now: float) -> bool:
+        """Whether the leases of what was set aside may have run out, as after a pause."""
+        return now - max(place.set_aside_at, self._renewed_at) > self._terms.lease_ms / 1000
+
+    def _give_back_ahead(self, place: Workplace) -> None:
+        """Hand back what was set aside when it is not going to begin here soon."""
+        if place.ahead and not self._may_go_on(place):
+            self._give_back_soon(place.take_ahead())
+
+    def _give_back_soon(self, leases: Sequence[Lease]) -> None:
+        if leases:
+            self._giving_back.spawn(self._unless_in_trouble(self._give_back(leases)))
+
+    def _lose_place(self, place: Workplace, lease: Lease) -> None:
+        """Stop the item that took the place of one that was fenced off: the place went with it."""
+        one = place.working.get(lease)
+        while one is not None and one.handover.successor is not None:
+            lease = one.handover.successor
+            one = place.working.get(lease)
+        if one is not None and one.has_place and one.place_is_inherited:
+            place.revoke(lease)
+            self._give_back_soon([lease])
+
+    def _take_next(self, connection: StoreConnection, wanted: NextItems) -> list[TakenItem]:
+        terms = self._terms
+        return take_next(connection, wanted, self._owner, terms.lease_ms, terms.tenant_limits)
+
+    def wanted(self, waiting: Sequence[Lease]) -> list[NextItems]:
+        """What follows the items that end: for places that wait, and for those free soon."""
+        waits = {lease.run_id for lease in waiting}
+        found = [
+            NextItems(
+                place.run,
+                place.experiment,
+                places=0,
+                ahead=place.missing_ahead if self._may_go_on(place) else 0,
+            )
+            for place in self._places.values()
+        ]
+        return [one for one in found if one.ahead or one.run.run_id in waits]
+
+    def took(
+        self, waiting: Sequence[Lease], wanted: Sequence[NextItems], taken: Sequence[Followers]
+    ) -> None:
+        """Begin what was taken; places that got nothing are given back."""
+        now = self._clock.monotonic()
+        for asked, (begun, ahead) in zip(wanted, taken, strict=True):
+            place = self._places.get(asked.run.run_id)
+            vacant: list[InHand] = []
+            if place is not None and not self._is_draining:
+                ended = [place.working.get(lease) for lease in waiting]
+                vacant = [one for one in ended if one is not None and one.place_waits]
+                for one, follower in zip(vacant, begun, strict=False):
+                    one.place_waits = False
+                    self._metrics.lab_refill.observe(now - one.over_at)
+                    self._begin(place, follower, one.place_until)
+            self._give_back_soon([one.lease for one in begun[len(vacant) :]])
+            if place is not None and self._may_go_on(place):
+                place.set_aside(ahead, now)
+            else:
+                self._give_back_soon([one.lease for one in ahead])
 
     async def _carry_out_under(
         self, journal: LeaseJournal, opened: OpenBench | Failure, taken: TakenItem
@@ -352,13 +510,15 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Renew every lease, and stop working on items that this worker no longer holds."""
-        held = [lease for place in self._places.values() for lease in place.working]
+        held = [lease for place in self._places.values() for lease in place.held]
         if not held:
             return
         lease_ms = self._terms.lease_ms
+        asked_at = self._clock.monotonic()
         kept = await self._store.write(
             lambda c: items.renew(c, self._owner, held, lease_ms), urgent=True
         )
+        self._renewed_at = asked_at
         for lease in held:
             if lease not in kept and lease.run_id in self._places:
                 self._places[lease.run_id].revoke(lease)
@@ -370,7 +530,10 @@ class Worker:
             if found is None or not found[0].is_worked_on:
                 self._leave(run_id)
             elif run_id in self._places:
-                self._places[run_id].take_up(found[1])
+                place = self._places[run_id]
+                place.take_up(found[1])
+                if place.is_stale(self._clock.monotonic()):
+                    await self._give_back(place.take_ahead())
                 self._backlog.set_share(run_id, self._share_of(found[1]))
 
     async def _look_for_work(self) -> None:

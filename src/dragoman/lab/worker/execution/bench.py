@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.lab.evaluators import OpenedEvaluator
+from dragoman.lab.evaluators import ComputesAtOnce, OpenedEvaluator
 from dragoman.lab.model import Turn
 from dragoman.lab.targets import (
     CachedTarget,
@@ -50,6 +50,8 @@ class Bench:
     ) -> None:
         self.target = target
         self.evaluators = tuple(evaluators)
+        self.scores_at_once = all(isinstance(one, ComputesAtOnce) for one in evaluators)
+        """Whether no evaluator makes a call that costs anything, or takes long."""
         self.limits = limits
         self.clock = clock
         self.random = random

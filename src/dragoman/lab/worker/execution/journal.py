@@ -14,8 +14,9 @@ class Journal(Protocol):
     """The record of one item under one lease.
 
     Each call returns when its entry is stored, so that work that was paid for is never paid for
-    again. Any of them raises `Revoked` when the lease is lost. Reused outputs and scores are not
-    entered again; they appear in the outcome of the try.
+    again; an output that is followed only by evaluators that compute at once may be on its way.
+    Any of them raises `Revoked` when the lease is lost. Reused outputs and scores are not entered
+    again; they appear in the outcome of the try.
     """
 
     async def target_done(self, turn_no: int, result: Output | Failure) -> None: ...
