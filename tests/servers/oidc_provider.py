@@ -6,19 +6,19 @@ import json
 import secrets
 import threading
 import time
-from base64 import urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
 CLIENT_ID = "dragoman"
-CLIENT_SECRET = "a secret between the two"
+CLIENT_SECRET = "a secret: between the two, 100 % & +"
 
 
 @dataclass
@@ -31,6 +31,8 @@ class OidcProviderProcess:
     """What is told instead of the truth."""
     signs_with: RSAKey | None = None
     """A key that is not among the published ones."""
+    auth_methods: tuple[str, ...] | None = None
+    """How a client may show its secret; None: not told, and only the standard's default works."""
 
     def __post_init__(self) -> None:
         self.key = _new_key()
@@ -59,12 +61,15 @@ class OidcProviderProcess:
         self._thread.join()
 
     def configuration(self) -> dict[str, Any]:
-        return {
+        told: dict[str, Any] = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/jwks",
         }
+        if self.auth_methods is not None:
+            told["token_endpoint_auth_methods_supported"] = self.auth_methods
+        return told
 
     def published(self) -> dict[str, Any]:
         return dict(KeySet([self.key]).as_dict(private=False))
@@ -78,14 +83,29 @@ class OidcProviderProcess:
         back = urlencode({"code": code, "state": asked["state"]})
         return f"{asked['redirect_uri']}?{back}"
 
-    def redeem(self, form: dict[str, str]) -> dict[str, Any] | None:
+    def knows_client(self, form: dict[str, str], authorization: str) -> bool:
+        """Whether the client has shown its secret, in one way, and in one that is taken."""
+        methods = self.auth_methods or ("client_secret_basic",)
+        if not authorization:
+            shown = (form.get("client_id"), form.get("client_secret"))
+            return "client_secret_post" in methods and shown == (CLIENT_ID, CLIENT_SECRET)
+        scheme, _, encoded = authorization.partition(" ")
+        client_id, _, secret = b64decode(encoded).decode().partition(":")
+        return (
+            "client_secret_basic" in methods
+            and scheme == "Basic"
+            and "client_secret" not in form
+            and (unquote_plus(client_id), unquote_plus(secret)) == (CLIENT_ID, CLIENT_SECRET)
+        )
+
+    def redeem(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
         """The tokens for a code; None for what is not as it was asked."""
         asked = self.codes.pop(form.get("code", ""), None)
         digest = sha256(form.get("code_verifier", "").encode()).digest()
         challenge = urlsafe_b64encode(digest).decode().rstrip("=")
         fits = (
             asked is not None
-            and form.get("client_secret") == CLIENT_SECRET
+            and self.knows_client(form, authorization)
             and form.get("redirect_uri") == asked["redirect_uri"]
             and asked["code_challenge_method"] == "S256"
             and challenge == asked["code_challenge"]
@@ -128,7 +148,7 @@ class OidcProviderProcess:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 form = {name: values[0] for name, values in parse_qs(body).items()}
-                tokens = provider.redeem(form)
+                tokens = provider.redeem(form, self.headers.get("Authorization", ""))
                 self._answer(200 if tokens else 400, tokens or {"error": "invalid_grant"})
 
             def _answer(self, status: int, body: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
@@ -37,6 +37,7 @@ _KEYS_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
 _MAX_NAME_CHARACTERS = 190
 _TENANT = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+_BASIC, _POST = "client_secret_basic", "client_secret_post"
 _ROLES_BY_POWER = (Role.OPERATOR, Role.EVALUATOR, Role.CLIENT, Role.VIEWER)
 
 _log = get_logger(__name__)
@@ -57,6 +58,8 @@ class _ProviderFacts(msgspec.Struct):
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
+    token_endpoint_auth_methods_supported: tuple[str, ...] = (_BASIC,)
+    """How this server may show its secret; the standard says what holds where nothing is told."""
 
 
 class OidcClient:
@@ -136,13 +139,12 @@ class OidcClient:
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": callback_url,
-            "client_id": self._settings.client_id,
-            "client_secret": self._secret,
             "code_verifier": verifier,
         }
+        shown, auth = self._secret_shown(facts)
         try:
-            async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as client:
-                answer = await client.post(facts.token_endpoint, data=form)
+            async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, auth=auth) as client:
+                answer = await client.post(facts.token_endpoint, data=form | shown)
             said = answer.json()
         except (httpx.HTTPError, ValueError) as error:
             raise _provider_down(str(error)) from error
@@ -150,6 +152,17 @@ class OidcClient:
         if not answer.is_success or not isinstance(token, str):
             raise Unauthorized("The provider did not accept the sign-in; try again.")
         return token
+
+    def _secret_shown(self, facts: _ProviderFacts) -> tuple[dict[str, str], tuple[str, str] | None]:
+        """The secret in a way that the provider takes: as fields of the form, or in a header."""
+        accepted = facts.token_endpoint_auth_methods_supported
+        client_id, secret = self._settings.client_id, self._secret
+        if _BASIC in accepted:
+            # RFC 6749, 2.3.1: both are encoded as a form's values are before they are joined.
+            return {}, (quote_plus(client_id), quote_plus(secret))
+        if _POST in accepted:
+            return {"client_id": client_id, "client_secret": secret}, None
+        raise _provider_down(f"it takes a client's secret neither by {_BASIC} nor by {_POST}")
 
     async def _get(self, url: str) -> Any:
         import httpx

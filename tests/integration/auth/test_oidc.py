@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,9 @@ from tests.integration.serve.server_process import ServerProcess, environment, e
 from tests.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProviderProcess
 
 from dragoman import extras
-from dragoman.auth import OidcClient, own_path
+from dragoman.auth import OidcClient, OidcPerson, own_path
 from dragoman.clock import SystemClock
-from dragoman.errors import ExtraMissing, SettingsError
+from dragoman.errors import DependencyDown, ExtraMissing, SettingsError
 from dragoman.settings import load_settings
 
 ROLES = {"admins": "operator", "staff": "viewer"}
@@ -34,6 +35,7 @@ def an_honest_provider(provider: OidcProviderProcess) -> None:
     provider.claims = {"preferred_username": "mara", "realm": {"roles": ["staff", "admins"]}}
     provider.overrides = {}
     provider.signs_with = None
+    provider.auth_methods = None
     provider.refusals.clear()
 
 
@@ -229,6 +231,59 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setattr(extras, "is_installed", lambda module: module != "joserfc")
     with pytest.raises(ExtraMissing, match=r"auth\.oidc\.issuer.*dragoman\[oidc\]"):
         OidcClient(settings_with(tmp_path, **whole(tmp_path)), SystemClock())
+
+
+def person_signed_in(provider: OidcProviderProcess, folder: Path) -> OidcPerson:
+    """Who comes back from the provider to a server that has just started."""
+    (folder / "client-secret").write_text(CLIENT_SECRET)
+    settings = settings_with(
+        folder,
+        issuer=provider.issuer,
+        client_id=CLIENT_ID,
+        client_secret_file=str(folder / "client-secret"),
+        role_claim="realm.roles",
+        roles=ROLES,
+    )
+    callback = "http://127.0.0.1/callback"
+
+    async def scenario() -> OidcPerson:
+        client = OidcClient(settings, SystemClock())
+        there, carried = await client.begin(callback, "/")
+        async with httpx.AsyncClient() as browser:
+            back = (await browser.get(there)).headers["Location"]
+        asked = parse_qs(urlsplit(back).query)
+        person, _ = await client.finish(carried, asked["state"][0], asked["code"][0], callback)
+        return person
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        None,
+        ("client_secret_basic",),
+        ("client_secret_post",),
+        ("private_key_jwt", "client_secret_post", "client_secret_basic"),
+    ],
+    ids=str,
+)
+def test_the_secret_is_shown_in_a_way_that_the_provider_takes(
+    provider: OidcProviderProcess, tmp_path: Path, methods: tuple[str, ...] | None
+) -> None:
+    provider.auth_methods = methods
+    assert person_signed_in(provider, tmp_path).name == "mara"
+    assert provider.refusals == []
+
+
+def test_a_provider_that_takes_no_secret_is_said_to_be_at_fault(
+    provider: OidcProviderProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.auth_methods = ("private_key_jwt",)
+    with pytest.raises(DependencyDown):
+        person_signed_in(provider, tmp_path)
+    [said] = [one for one in caplog.records if one.message == "oidc_provider"]
+    assert "client_secret_basic" in said.__dict__["fields"]["reason"]
 
 
 def test_when_the_provider_is_away_the_server_says_so_and_keys_still_work(tmp_path: Path) -> None:
