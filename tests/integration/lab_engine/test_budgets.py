@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from dragoman import lab
 from dragoman.cli.lab_upkeep import app
-from dragoman.errors import BudgetExceeded, QuotaExceeded
+from dragoman.errors import BudgetExceeded, InvalidMessage, QuotaExceeded
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.budgets import Quota
 from dragoman.lab.experiments import StartAsk
@@ -142,6 +142,37 @@ def test_a_run_stops_at_its_budget_and_goes_on_when_it_is_raised(
             assert await at.ended(resumed.run_id) is RunStatus.SUCCESS
             assert await shown(at, made) == {("success", None): ITEMS}
             assert sorted(model.called) == list(range(ITEMS))
+
+    asyncio.run(story())
+
+
+def test_an_experiment_with_cron_that_its_budget_stopped_goes_on_and_pays_nothing_twice(
+    database_url: str,
+) -> None:
+    model = Model()
+
+    async def next_run(at: Laboratory, made: Experiment) -> int | None:
+        return (await at.lab.experiments.show(TENANT, made.experiment_id)).experiment.next_run_at_ms
+
+    async def story() -> None:
+        async with laboratory(database_url, context=model.context) as at:
+            version, _ = await items(at)
+            experiments, append = at.lab.experiments, StartAsk(RunMode.APPEND)
+            nightly = paid(version, Budget(tokens=500), cron="0 3 1 1 *")
+            made, started = await experiments.submit(TENANT, nightly, append)
+            # Stopped twice: the budget is raised by too little at first.
+            for budget in (Budget(tokens=1_500), Budget(tokens=100_000)):
+                assert await at.ended(started.run_id) is RunStatus.TERMINATED
+                assert "then go on with mode fail_retry" in (await told(at, started.run_id))[1]
+                assert await next_run(at, made) is None
+                await experiments.change(TENANT, made.experiment_id, budget=budget)
+                started = await experiments.start(TENANT, made.experiment_id, RETRY)
+                assert await next_run(at, made) is not None, "its times go on"
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert sorted(model.called) == list(range(ITEMS))
+            assert await shown(at, made) == {("success", None): ITEMS}
+            with pytest.raises(InvalidMessage, match="can only be started in mode append"):
+                await experiments.start(TENANT, made.experiment_id, RETRY)
 
     asyncio.run(story())
 

@@ -114,9 +114,11 @@ def add_items(
             RunStatus.TERMINATING,
         ):
             what = "" if run.mode is RunMode.APPEND else f" in mode {run.mode}"
+            # One that starts by itself takes items again as soon as this run has ended.
+            then = "start it in mode append" if known.next_run_at_ms is None else "add them"
             raise ExperimentNotRunning(
                 f"Experiment {experiment_id} is {run.status}{what}, so it takes no more items; "
-                "start it in mode append when it has ended."
+                f"{then} when it has ended."
             )
     elif known.next_run_at_ms is None:
         raise ExperimentNotRunning(

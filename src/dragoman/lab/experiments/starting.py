@@ -15,7 +15,7 @@ from dragoman.errors import (
     QuotaExceeded,
 )
 from dragoman.ids import TenantId
-from dragoman.lab.budgets import used_up
+from dragoman.lab.budgets import BUDGET_EXCEEDED, used_up
 from dragoman.lab.experiments.asking import (
     balance_of,
     check_balance,
@@ -118,6 +118,7 @@ def start(
     if known is None:
         raise no_experiment(experiment_id)
     named = _named_items(connection, known, ask.item_ids)
+    latest: Run | None = None
     if known.run_id is not None:
         # The run's row first, then the experiment's: the end of a run locks them in this order.
         latest = runs.find_run(connection, known.run_id, lock=True)
@@ -128,7 +129,7 @@ def start(
     locked = experiments.find_experiment(connection, experiment_id, lock=True)
     if locked is None or locked.run_id != known.run_id:
         raise Overtaken
-    _check_mode(locked, ask.mode)
+    _check_mode(locked, latest, ask.mode)
     if timing.due is None:
         appending.set_next_run(connection, experiment_id, timing.next_ms)
     elif timing.next_ms is None or not appending.pass_time(connection, timing.due, timing.next_ms):
@@ -236,13 +237,18 @@ def _check_dataset(connection: StoreConnection, experiment: Experiment) -> None:
     )
 
 
-def _check_mode(experiment: Experiment, mode: RunMode) -> None:
-    if experiment.spec.cron is not None and mode is not RunMode.APPEND:
-        raise InvalidMessage(
-            f"Experiment {experiment.experiment_id} has cron, so it can only be started in mode "
-            f"append, not {mode}.",
-            details={"field": "mode"},
-        )
+def _check_mode(experiment: Experiment, latest: Run | None, mode: RunMode) -> None:
+    """Refuse a mode in which an experiment that starts by itself cannot be started."""
+    if experiment.spec.cron is None or mode is RunMode.APPEND:
+        return
+    stopped_by_budget = latest is not None and latest.stop_code == BUDGET_EXCEEDED
+    if mode is RunMode.FAIL_RETRY and stopped_by_budget:
+        return  # what was paid for is not paid for again
+    raise InvalidMessage(
+        f"Experiment {experiment.experiment_id} has cron, so it can only be started in mode "
+        f"append, not {mode}; mode fail_retry goes on with a run that a budget stopped.",
+        details={"field": "mode"},
+    )
 
 
 def _check_left(connection: StoreConnection, experiment: Experiment, settings: LabSettings) -> None:

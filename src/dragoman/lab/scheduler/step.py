@@ -155,7 +155,7 @@ def take_step(connection: StoreConnection, plan: RunPlan) -> DriverStep:
         stays_open = run.mode is RunMode.APPEND and experiment.spec.cron is None
         ended = ending.end(connection, run.run_id, at_ms, stays_open=stays_open)
         if ended is not None:
-            if ended is RunStatus.TERMINATED and run.mode is RunMode.APPEND:
+            if ended is RunStatus.TERMINATED and experiment.spec.cron is not None:
                 # What was stopped does not start by itself again.
                 appending.set_next_run(connection, run.experiment_id, None)
             leases.forget(connection, plan.held)
