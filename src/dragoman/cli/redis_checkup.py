@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.retry import Retry
 
 from dragoman.cli.checkup import CheckupFinding, Level, judge_skew, refused
 from dragoman.clock import Clock
@@ -12,7 +17,7 @@ from dragoman.settings import ClusterSettings
 
 
 def look_at_redis(settings: ClusterSettings, clock: Clock) -> Iterator[CheckupFinding]:
-    """Whether Redis answers, is suitable, keeps every key, and has the right time."""
+    """Whether Redis answers, is suitable, takes functions, keeps every key and has the time."""
     try:
         facts = ask_redis(settings.redis_url, settings.redis_timeout_ms, clock)
     except DragomanError as error:
@@ -20,10 +25,42 @@ def look_at_redis(settings: ClusterSettings, clock: Clock) -> Iterator[CheckupFi
         return
     if facts is None:
         yield CheckupFinding("redis", Level.OK, "it answers, but does not allow INFO")
-        return
-    yield judge_redis(facts, cluster=settings.redis_cluster)
-    yield judge_redis_memory(facts)
-    yield judge_redis_clock(facts.skew_ms)
+    else:
+        yield judge_redis(facts, cluster=settings.redis_cluster)
+    try:
+        missing = _missing_rights(settings.redis_url, settings.redis_timeout_ms / 1000)
+    except (RedisError, OSError) as error:
+        yield CheckupFinding("redis functions", Level.FAIL, str(error), "look at Redis's log")
+    else:
+        yield judge_redis_rights(missing)
+    if facts is not None:
+        yield judge_redis_memory(facts)
+        yield judge_redis_clock(facts.skew_ms)
+
+
+def _missing_rights(url: str, timeout_seconds: float) -> list[str]:
+    """What the user may not do of what the ledger's functions need; nothing is changed.
+
+    Redis refuses a command for want of the right before it looks at what is asked: here, to load
+    what is no library, and to call a function that does not exist.
+    """
+    asked = {"FUNCTION LOAD": ("FUNCTION", "LOAD", ""), "FCALL": ("FCALL", "no_such_function", 0)}
+    missing: list[str] = []
+    with Redis.from_url(
+        url,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+    ) as client:
+        for right, command in asked.items():
+            try:
+                client.execute_command(*command)
+            except NoPermissionError:
+                missing.append(right)
+            except ResponseError:
+                pass
+    return missing
 
 
 def judge_redis(facts: RedisServerFacts, *, cluster: bool) -> CheckupFinding:
@@ -32,6 +69,19 @@ def judge_redis(facts: RedisServerFacts, *, cluster: bool) -> CheckupFinding:
     if unfit is not None:
         return CheckupFinding("redis", Level.FAIL, unfit.found, unfit.remedy)
     return CheckupFinding("redis", Level.OK, f"version {facts.version} answers")
+
+
+def judge_redis_rights(missing: Sequence[str]) -> CheckupFinding:
+    """Whether the user may load the functions of the ledger, and call them."""
+    if not missing:
+        return CheckupFinding("redis functions", Level.OK, "they can be loaded and called")
+    return CheckupFinding(
+        "redis functions",
+        Level.FAIL,
+        f"the user may not use {' and '.join(missing)}",
+        "give the user of cluster.redis_url the right to use FUNCTION LOAD and FCALL "
+        "(ACL SETUSER NAME +function|load +fcall)",
+    )
 
 
 def judge_redis_memory(facts: RedisServerFacts) -> CheckupFinding:

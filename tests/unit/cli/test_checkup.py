@@ -137,6 +137,41 @@ def test_a_database_that_is_none_fails(data_dir: str, capsys: pytest.CaptureFixt
     assert findings["database"].level is Level.FAIL
 
 
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("denied", "missing", "level"),
+    [
+        ([], "", Level.OK),
+        (["-function"], "FUNCTION LOAD", Level.FAIL),
+        (["-function|load"], "FUNCTION LOAD", Level.FAIL),
+        (["-fcall"], "FCALL", Level.FAIL),
+        (["-function", "-fcall", "-info"], "FUNCTION LOAD and FCALL", Level.FAIL),
+    ],
+    ids=str,
+)
+def test_a_redis_user_who_may_not_use_the_functions_fails_and_nothing_is_changed(
+    data_dir: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    own_redis: RedisProcess,
+    denied: list[str],
+    missing: str,
+    level: Level,
+) -> None:
+    own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "&*", "+@all", *denied)
+    monkeypatch.setenv("DRAGOMAN_CLUSTER__REDIS_URL", own_redis.url.replace("://", "://poor:word@"))
+
+    code, findings = checkup(capsys, "--data-dir", data_dir, "--redis")
+
+    found = findings["redis functions"]
+    assert found.level is level
+    assert code == (level is Level.FAIL)
+    assert found.found.endswith(missing)
+    assert ("FUNCTION LOAD and FCALL" in found.remedy) is bool(missing)
+    assert own_redis.command("DBSIZE") == "0"
+    assert own_redis.command("FUNCTION", "LIST") == ""
+
+
 def test_redis_that_is_not_there_fails_without_showing_its_password(
     data_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
