@@ -88,6 +88,13 @@ def test_the_extras_of_the_image_exist() -> None:
     (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", DOCKERFILE.read_text(), re.MULTILINE)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    page = (REPOSITORY / "docs/howto/deploy.md").read_text()
+    assert f"The default, `{extras}`" in page, "the page names those that the image has"
+
+
+def test_the_image_has_what_the_settings_of_a_deployed_instance_ask_for() -> None:
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", DOCKERFILE.read_text(), re.MULTILINE)
+    assert {"cluster", "mysql", "oidc", "postgres", "tracing"} <= set(extras.split(","))
 
 
 @pytest.fixture
