@@ -161,6 +161,31 @@ def test_an_operator_cancels_a_job(
         eventually(lambda: caller.job(job_id)["outcome"] == "cancelled", "the job is cancelled")
 
 
+def looked_at_often(server: ServerProcess) -> None:
+    """Wait until the server has looked at the fleet for six seconds."""
+    with connect(server.url.replace("http", "ws") + "/ws/console") as socket:
+        socket.send(json.dumps({"type": "watch", "topics": ["overview"]}))
+        for _ in range(12):
+            socket.recv(60)
+
+
+def test_pages_of_sessions_ask_only_when_something_changed(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    for path, title in (("/sessions", "Sessions"), ("/sessions/s-none", "Session s-none")):
+        asked.clear()
+        console.go(path)
+        console.heading(title)
+        console.page.get_by_role("status").filter(has_text="Live").wait_for()
+        looked_at_often(open_server)
+        console.heading(title)
+        of_sessions = [url for url in asked if "/api/v1/sessions" in url]
+        assert len(of_sessions) <= 2 * (1 + path.count("none")), of_sessions
+    console.complaints.clear()  # the browser told of the session that is not there
+
+
 def test_an_operator_ends_a_session(console: ConsolePage, open_server: ServerProcess) -> None:
     console.go("/sessions")
     console.heading("Sessions")

@@ -193,6 +193,7 @@ class StatsSource:
             refused_pairs=dict(tally.refused_pairs),
             job_durations=self._job_duration.counts,
             dispatch_latencies=self._dispatch_latency.counts,
+            session_changes=self._sessions.changes,
         )
 
 

@@ -30,6 +30,8 @@ class StatsPart(msgspec.Struct, frozen=True, array_like=True):
     """Jobs by how long they took: the counts of the buckets of that metric."""
     dispatch_latencies: tuple[int, ...] = ()
     """Jobs by how long it took to find a node."""
+    session_changes: int = 0
+    """How often a session came, went, lost its client or got it back."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -73,6 +75,7 @@ def sum_parts(parts: Iterable[StatsPart]) -> StatsPart:
         refused_pairs=refused_pairs,
         job_durations=_sum_buckets(part.job_durations for part in parts),
         dispatch_latencies=_sum_buckets(part.dispatch_latencies for part in parts),
+        session_changes=sum(part.session_changes for part in parts),
     )
 
 

@@ -141,6 +141,32 @@ def test_a_page_may_turn_to_other_topics_on_the_same_socket(watcher: Watcher) ->
     assert watcher.until("sessions")["active"] == 0
 
 
+def test_a_page_is_told_of_sessions_only_when_they_change(
+    server: ServerProcess, pair: tuple[str, str]
+) -> None:
+    def looks(watcher: Watcher, count: int) -> list[str]:
+        """What is heard while the server looks so often."""
+        heard: list[str] = []
+        while heard.count("overview") < count:
+            heard.append(watcher.hear()["type"])
+        return heard
+
+    watcher = Watcher(server, ["sessions", "overview"])
+    watcher.until("sessions")
+    assert "sessions" not in looks(watcher, 10)
+    url = server.url.replace("http", "ws") + "/ws/session"
+    with connect(url) as client:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        client.send(json.dumps(init))
+        assert json.loads(client.recv(PATIENCE_SECONDS))["type"] == "session_init_ack"
+        watcher.until("sessions", active=1)
+        assert "sessions" not in looks(watcher, 10)
+        client.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a word"}))
+        watcher.until("sessions", active=1)
+    watcher.until("sessions")
+    watcher.close()
+
+
 @pytest.mark.parametrize("frame", ["{", '{"type": "watch", "topics": ["audio"]}', b"\x00", "[]"])
 def test_a_frame_that_is_no_order_closes_the_socket(
     server: ServerProcess, frame: str | bytes

@@ -1,7 +1,6 @@
 import { Alert, Anchor, Card, Group, Stack, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useEffect } from "react";
 
 import { answerOf, api, Problem } from "../api/client";
 import { useMayAct } from "../api/identity";
@@ -12,9 +11,9 @@ import { Facts } from "../app/facts";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
-import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
+import { useSessionNews } from "./use-session-news";
 import { longestMs, utteranceSpans, type TimelineEntry, type Wait } from "./utterance-spans";
 
 const route = getRouteApi("/shell/sessions/$sessionId");
@@ -27,23 +26,26 @@ export function SessionPage() {
   const text = useText();
   const { sessionId } = route.useParams();
   const mayAct = useMayAct("sessions");
-  const news = useFleet("sessions");
   const params = { params: { path: { session_id: sessionId } } };
   const session = useQuery({
     queryKey: ["session", sessionId],
     queryFn: () => answerOf(api.GET("/api/v1/sessions/{session_id}", params)),
     retry: false,
+    refetchOnWindowFocus: ({ state }) => !isMissing(state.error),
   });
   const timeline = useQuery({
     queryKey: ["timeline", sessionId],
     queryFn: () => answerOf(api.GET("/api/v1/sessions/{session_id}/timeline", params)),
     retry: false,
+    refetchOnWindowFocus: ({ state }) => !isMissing(state.error),
   });
-  useEffect(() => {
+  const isOver = isMissing(session.error);
+  useSessionNews(() => {
+    // A session that is over stays so, and what it did is all there.
+    if (isOver) return;
     void queryClient.invalidateQueries({ queryKey: ["session", sessionId] });
     void queryClient.invalidateQueries({ queryKey: ["timeline", sessionId] });
-  }, [news, sessionId]);
-  const isOver = session.error instanceof Problem && session.error.status === 404;
+  });
   return (
     <Stack>
       <Title order={1}>{text("sessionTitle", { session: sessionId })}</Title>
@@ -71,6 +73,10 @@ export function SessionPage() {
       {timeline.data && <UtterancesCard timeline={timeline.data} />}
     </Stack>
   );
+}
+
+function isMissing(error: Error | null): boolean {
+  return error instanceof Problem && error.status === 404;
 }
 
 function SessionFacts({ session }: { session: Session }) {

@@ -1,7 +1,6 @@
 import { Anchor, Button, Stack, Table, Text, Title } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useEffect } from "react";
 
 import { answerOf, api } from "../api/client";
 import { useMayAct } from "../api/identity";
@@ -10,9 +9,9 @@ import { ConfirmedAction } from "../app/confirmed-action";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
-import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
+import { useSessionNews } from "./use-session-news";
 
 const SESSIONS = ["sessions"] as const;
 
@@ -21,7 +20,6 @@ export function SessionsPage() {
   const text = useText();
   const formats = useFormats();
   const mayAct = useMayAct("sessions");
-  const news = useFleet("sessions");
   const sessions = useInfiniteQuery({
     queryKey: SESSIONS,
     queryFn: ({ pageParam }) =>
@@ -31,9 +29,9 @@ export function SessionsPage() {
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
   });
-  useEffect(() => {
+  useSessionNews(() => {
     void queryClient.invalidateQueries({ queryKey: SESSIONS });
-  }, [news]);
+  });
   const rows = sessions.data?.pages.flatMap((page) => page.items) ?? [];
   return (
     <Stack>

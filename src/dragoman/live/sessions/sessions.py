@@ -91,6 +91,8 @@ class Sessions:
         self._by_tenant: Counter[TenantId] = Counter()
         self._silero_sessions = 0
         self.languages = LanguageUsage()
+        self.changes = 0
+        """How often a session came, went, lost its client or got it back."""
         self.recent = context.recent
         self._looks: list[tuple[float, SessionId, Session]] = []
         """When to see whether a connected session's client has fallen silent; one entry each."""
@@ -190,6 +192,7 @@ class Sessions:
         self._by_tenant[session.tenant] += 1
         self._silero_sessions += session.init.vad is Vad.SILERO
         self.languages.opened(session.init)
+        self.changes += 1
         self._context.metrics.sessions.set(len(self._open))
         return session
 
@@ -203,6 +206,7 @@ class Sessions:
         """A client's connection is gone; it may come back for a while."""
         if session.detach(link) and self._open.get(session.session_id) is session:
             self._gone[session.session_id] = self._clock.monotonic()
+            self.changes += 1
 
     async def _find_resumed(
         self, init: SessionInit, token: str, tenant: TenantId, link: ClientLink
@@ -228,6 +232,7 @@ class Sessions:
         self._gone.pop(session.session_id, None)
         session.attach(link)
         self._connected(session)
+        self.changes += 1
         self._ack(session, init.resume_token or "", resumed=True)
 
     def _ack(self, session: Session, token: str, *, resumed: bool) -> None:
@@ -507,6 +512,7 @@ class Sessions:
             del self._by_tenant[session.tenant]
         self._silero_sessions -= session.init.vad is Vad.SILERO
         self.languages.closed(session.init)
+        self.changes += 1
         self._gone.pop(session_id, None)
         self._context.metrics.sessions.set(len(self._open))
         if self._drained is not None and not self._open:

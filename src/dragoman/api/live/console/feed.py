@@ -79,6 +79,8 @@ class ConsoleFeed:
         self._pairs_due = self._others_due = 0.0
         self._overview: OverviewMessage | None = None
         self._sessions: SessionsMessage | None = None
+        self._sessions_as_told: object = None
+        """How the sessions stood when consoles were last told of them."""
         self._instances: InstancesMessage | None = None
         self._versions: Counter[Topic] = Counter()
 
@@ -196,7 +198,8 @@ class ConsoleFeed:
             self._pairs_due = now + max(SLOW_SECONDS, PAIRS_SHARE * took)
         if now >= self._others_due:
             self._others_due = now + SLOW_SECONDS
-            self._look_at_sessions()
+            if self._watched[Topic.SESSIONS]:
+                await self._look_at_sessions()
             if self._watched[Topic.INSTANCES]:
                 await self._look_at_instances()
 
@@ -318,9 +321,20 @@ class ConsoleFeed:
         name = spelt_pair(room.cells[next(iter(members))], pair)
         return PairRow(name, nodes, ready, slots, free, refused.get(name, 0))
 
-    def _look_at_sessions(self) -> None:
+    async def _look_at_sessions(self) -> None:
+        """Consoles ask for sessions anew when they are told, so they are told of changes only."""
         part = self._figures.last
-        self._sessions = SessionsMessage(self._next_cursor(Topic.SESSIONS), part.sessions)
+        own = {
+            (session.session_id, session.state, session.next_utterance_index, session.in_flight)
+            async for session in yielding(self._plane.sessions, self._clock)
+        }
+        # What other instances' sessions do is known by what becomes of their jobs.
+        jobs = (part.jobs_created, part.jobs_success, part.jobs_failed)
+        elsewhere = jobs if self._plane.member is not None else ()
+        told = (part.session_changes, part.sessions, own, elsewhere)
+        if told != self._sessions_as_told:
+            self._sessions_as_told = told
+            self._sessions = SessionsMessage(self._next_cursor(Topic.SESSIONS), part.sessions)
 
     async def _look_at_instances(self) -> None:
         plane = self._plane
