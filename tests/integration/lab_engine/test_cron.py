@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -234,6 +234,85 @@ def test_finish_ends_the_times_too(sqlite_url: str) -> None:
             await until(lambda: labs.rests(made))
             assert await labs.next_run(made) == ms("2026-06-10T02:30:00+00:00")
             assert again.run_id != started.run_id
+
+    asyncio.run(story())
+
+
+def test_items_that_wait_for_the_next_run_get_a_last_one_when_it_is_finished(
+    database_url: str,
+) -> None:
+    clock = WallClock("2026-06-01T12:00:00+00:00")
+
+    async def story() -> None:
+        async with instances(database_url, clock, 1) as labs:
+            experiments = labs.first.lab.experiments
+            made, first = await experiments.submit(TENANT, nightly(None, timezone="UTC"), APPEND)
+            await until(lambda: labs.rests(made))
+            await experiments.invoke(TENANT, made.experiment_id, [[{"n": 1}], [{"n": 2}]])
+            last = await experiments.finish(TENANT, made.experiment_id)
+            assert last != first.run_id
+            assert await labs.next_run(made) is None
+            with pytest.raises(ExperimentNotRunning):
+                await experiments.invoke(TENANT, made.experiment_id, [[{"n": 3}]])
+            await until(lambda: labs.rests(made))
+            shown = await experiments.show(TENANT, made.experiment_id)
+            assert (shown.experiment.status, shown.stats.success) == (RunStatus.SUCCESS, 2)
+            assert await labs.next_run(made) is None
+            assert await labs.runs(made) == 2
+            with pytest.raises(ExperimentNotRunning, match="nothing to finish"):
+                await experiments.finish(TENANT, made.experiment_id)
+
+    asyncio.run(story())
+
+
+def test_no_item_is_lost_between_invoking_and_finishing_between_two_runs(
+    database_url: str,
+) -> None:
+    clock = WallClock("2026-06-01T12:00:00+00:00")
+
+    async def story() -> None:
+        async with instances(database_url, clock, 1) as labs:
+            experiments = labs.first.lab.experiments
+            made, _ = await experiments.submit(TENANT, nightly(None, timezone="UTC"), APPEND)
+            await until(lambda: labs.rests(made))
+            taken: list[str] = []
+
+            async def call(n: int) -> None:
+                with suppress(ExperimentNotRunning):
+                    taken.extend(await experiments.invoke(TENANT, made.experiment_id, [[{"n": n}]]))
+
+            calls = [call(n) for n in range(20)]
+            await asyncio.gather(
+                *calls[:10], experiments.finish(TENANT, made.experiment_id), *calls[10:]
+            )
+            await until(lambda: labs.rests(made))
+            shown = await experiments.show(TENANT, made.experiment_id)
+            assert shown.stats.success == len(taken)
+
+    asyncio.run(story())
+
+
+def test_a_last_run_that_cannot_start_is_left_out_and_the_experiment_says_why(
+    sqlite_url: str,
+) -> None:
+    clock = WallClock("2026-06-01T12:00:00+00:00")
+    functions = dict(FUNCTIONS)
+
+    async def story() -> None:
+        async with instances(sqlite_url, clock, 1, functions) as labs:
+            experiments = labs.first.lab.experiments
+            made, first = await experiments.submit(TENANT, nightly(None, timezone="UTC"), APPEND)
+            await until(lambda: labs.rests(made))
+            await experiments.invoke(TENANT, made.experiment_id, [[{"n": 1}]])
+            answer = functions.pop("answer")
+            assert await experiments.finish(TENANT, made.experiment_id) == first.run_id
+            found = (await experiments.show(TENANT, made.experiment_id)).experiment
+            assert found.next_run_at_ms is None
+            assert "finished without a last run" in (found.reason or "")
+            functions["answer"] = answer
+            await experiments.start(TENANT, made.experiment_id, APPEND)
+            await until(lambda: labs.rests(made))
+            assert (await experiments.show(TENANT, made.experiment_id)).stats.success == 1
 
     asyncio.run(story())
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+import msgspec
+
 from dragoman.errors import ExperimentNotRunning, InvalidMessage, SchemaMismatch
 from dragoman.ids import TenantId
 from dragoman.lab.audio import audio_columns
 from dragoman.lab.datasets import MAX_COLUMNS, RowSchema
 from dragoman.lab.experiments.asking import check_uses
-from dragoman.lab.experiments.starting import Overtaken, no_experiment
+from dragoman.lab.experiments.starting import Overtaken, Started, no_experiment
 from dragoman.lab.model import (
     DatasetVersion,
     Experiment,
@@ -25,7 +27,7 @@ from dragoman.lab.model import (
 from dragoman.lab.plugins import Context
 from dragoman.lab.repository import Selection, appending, experiments, runs
 from dragoman.lab.states import ACTIVE, WORKING, RunMode, RunStatus
-from dragoman.store import StoreConnection
+from dragoman.store import StoreConnection, Work
 
 MAX_INVOKED_ITEMS = 1_000
 MAX_INVOKED_TURNS = 1_000
@@ -35,6 +37,13 @@ _TIME_DIGITS = 12
 _RANDOM_BITS = 22
 
 Turns = Sequence[Turn]
+
+
+class LastRun(msgspec.Struct, frozen=True):
+    """The last run of an experiment with cron: how it is started, or why it cannot be."""
+
+    start: Work[Started] | None
+    why_not: str = ""
 
 
 def check_items(
@@ -133,8 +142,18 @@ def add_items(
     return run.run_id
 
 
-def finish(connection: StoreConnection, tenant: TenantId, experiment_id: str, at_ms: int) -> RunId:
-    """Take no more items and start no more by itself; the run ends when its items are done."""
+def finish(
+    connection: StoreConnection,
+    tenant: TenantId,
+    experiment_id: str,
+    at_ms: int,
+    last: LastRun | None = None,
+) -> Started:
+    """Take no more items and start no more by itself; the run ends when its items are done.
+
+    Between two runs of an experiment with cron, items that wait for the next run get a last one.
+    Raises `Overtaken` when items wait that the caller did not know of.
+    """
     known, run = latest_run(connection, tenant, experiment_id)
     is_open = run is not None and run.mode is RunMode.APPEND and run.status in ACTIVE
     if run is None or not (is_open or known.next_run_at_ms is not None):
@@ -143,12 +162,32 @@ def finish(connection: StoreConnection, tenant: TenantId, experiment_id: str, at
         )
     if run.status is RunStatus.TERMINATING:
         raise ExperimentNotRunning(f"Experiment {experiment_id} is being stopped.")
-    appending.set_next_run(connection, known.experiment_id, None)
+    if run.status in ACTIVE:
+        appending.set_next_run(connection, known.experiment_id, None)
+        _close(connection, run, at_ms)
+        return Started(run.run_id, joined=True)
+    if not appending.has_waiting_items(connection, known.experiment_id):
+        appending.set_next_run(connection, known.experiment_id, None)
+        return Started(run.run_id, joined=True)
+    if last is None:
+        raise Overtaken
+    if last.start is None:
+        appending.set_next_run(connection, known.experiment_id, None)
+        appending.set_reason(connection, known.experiment_id, last.why_not)
+        return Started(run.run_id, joined=True)
+    started = last.start(connection)
+    made = runs.find_run(connection, started.run_id)
+    assert made is not None
+    _close(connection, made, at_ms)
+    return started
+
+
+def _close(connection: StoreConnection, run: Run, at_ms: int) -> None:
+    """Have a run end when its items are done."""
     if run.status is RunStatus.PENDING:
         runs.change_status(connection, run, RunStatus.PROCESSING, at_ms=at_ms)
     if run.status in WORKING | {RunStatus.PENDING}:
         runs.change_status(connection, run, RunStatus.DRAINING, at_ms=at_ms)
-    return run.run_id
 
 
 def latest_run(

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dragoman.clock import Clock
 from dragoman.errors import (
+    BudgetExceeded,
     DatasetEmpty,
     DragomanError,
     ExperimentNotRunning,
@@ -21,12 +22,14 @@ from dragoman.errors import (
     InvalidMessage,
     NameTaken,
     QuotaExceeded,
+    StoreError,
 )
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.budgets import Spent
 from dragoman.lab.cron import next_time_ms
 from dragoman.lab.evaluators import fingerprints, resolved_evaluators
 from dragoman.lab.experiments.appending import (
+    LastRun,
     Turns,
     add_items,
     check_items,
@@ -233,11 +236,41 @@ class Experiments(ExperimentReading):
         return [Item(one, tuple(turns)) for one, turns in given.items() if one not in known]
 
     async def finish(self, tenant: TenantId, experiment_id: str) -> RunId:
-        """Let an append experiment end when its items are done; it takes no more of them."""
+        """Let an append experiment end when its items are done; it takes no more of them.
+
+        Between two runs of an experiment with cron, items that came since the last one get a run
+        at once: the last.
+        """
         at_ms = self._clock.now_ms()
-        run_id = await self._unless_overtaken(lambda c: finish(c, tenant, experiment_id, at_ms))
-        self._on_news(run_id)
-        return run_id
+        last: LastRun | None = None
+        while True:
+            try:
+                ended = await self._store.write(
+                    lambda c: finish(c, tenant, experiment_id, at_ms, last)  # noqa: B023
+                )
+            except Overtaken:
+                last = await self._last_run(tenant, experiment_id)
+            except BudgetExceeded as error:
+                last = LastRun(None, _without_last_run(error))
+            else:
+                break
+        if ended.joined:
+            self._on_news(ended.run_id)
+        else:
+            self._on_started(ended.run_id)
+        return ended.run_id
+
+    async def _last_run(self, tenant: TenantId, experiment_id: str) -> LastRun:
+        """How the last run of an experiment starts, or why it cannot."""
+        found = await self._found(tenant, experiment_id)
+        try:
+            await self._check_spec(found)
+            await self._probe(found)
+        except StoreError:
+            raise
+        except DragomanError as error:
+            return LastRun(None, _without_last_run(error))
+        return LastRun(self._starting(found, APPEND, goes_on=False))
 
     async def due_starts(self) -> list[DueStart]:
         """Experiments with cron whose time has come."""
@@ -500,8 +533,14 @@ class Experiments(ExperimentReading):
             raise _name_taken(made.spec.name) from error
 
     def _starting(
-        self, experiment: Experiment, ask: StartAsk, due: DueStart | None = None
+        self,
+        experiment: Experiment,
+        ask: StartAsk,
+        due: DueStart | None = None,
+        *,
+        goes_on: bool = True,
     ) -> Work[Started]:
+        """Start a run; an experiment with cron that does not go on starts by itself no more."""
         run_id = RunId(new_id(self._random, "r"))
         embedded = not self._role.serves_others
         new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=embedded)
@@ -515,7 +554,7 @@ class Experiments(ExperimentReading):
             new,
             self._settings,
             msgspec.json.encode(kept).decode(),
-            Timing(due, self._next_time(spec, due)),
+            Timing(due, self._next_time(spec, due) if goes_on else None),
         )
 
     def _next_time(self, spec: ExperimentSpec, due: DueStart | None) -> int | None:
@@ -535,6 +574,13 @@ def _skip(connection: StoreConnection, due: DueStart, next_ms: int | None, reaso
     """Pass a time without a start."""
     if next_ms is not None and appending.pass_time(connection, due, next_ms):
         appending.set_reason(connection, due.experiment_id, reason)
+
+
+def _without_last_run(error: DragomanError) -> str:
+    return (
+        f"It was finished without a last run, which could not start: {error.message} Items that "
+        "wait are taken when it is started in mode append."
+    )
 
 
 def _name_taken(name: str) -> NameTaken:

@@ -12,7 +12,7 @@ from dragoman.lab.model import ExperimentId, Item, ItemId, Run
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.starting import Selection, add_rows
 from dragoman.lab.repository.statements import among, as_list
-from dragoman.lab.repository.tables import dataset_item, experiment, run_log
+from dragoman.lab.repository.tables import dataset_item, experiment, item_result, run_log
 from dragoman.lab.states import ENDED
 from dragoman.store import StoreConnection
 
@@ -74,6 +74,21 @@ def has_own_items(connection: StoreConnection, experiment_id: ExperimentId) -> b
     """Whether the experiment has items of its own."""
     one = sa.select(dataset_item.c.id).where(dataset_item.c.experiment_id == experiment_id).limit(1)
     return connection.execute(one).first() is not None
+
+
+def has_waiting_items(connection: StoreConnection, experiment_id: ExperimentId) -> bool:
+    """Whether the experiment has items of its own that no run has taken yet."""
+    own, shown = dataset_item.c, item_result.c
+    taken = sa.exists().where(
+        shown.experiment_id == experiment_id, shown.item_id == own.id, shown.repetition == 0
+    )
+    newest_first = (
+        sa.select(own.id)
+        .where(own.experiment_id == experiment_id, ~taken)
+        .order_by(own.id.desc())
+        .limit(1)
+    )
+    return connection.execute(newest_first).first() is not None
 
 
 # --- experiments that start by themselves ---------------------------------------------------------
