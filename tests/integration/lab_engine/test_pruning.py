@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,14 @@ from dragoman.clock import SystemClock
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.model import Experiment, ExperimentId, JsonValue, VersionId
 from dragoman.lab.pruning import DAY_MS, Retention, prune, surplus
-from dragoman.lab.repository import pruning, removing, spending
+from dragoman.lab.removal import finish_removal
+from dragoman.lab.repository import datasets, pruning, removing, spending
 from dragoman.lab.states import RunStatus
 from dragoman.store import Store
 
 ITEMS = 12
 OLD = Retention(days=30)
+AUDIO = [(f"{n:064x}", "audio/wav") for n in range(13)]
 
 LEFT = {
     "experiment": "id",
@@ -172,27 +176,45 @@ def test_an_experiment_that_is_started_again_meanwhile_is_not_removed(
     asyncio.run(story())
 
 
-def test_no_transaction_removes_more_rows_than_its_share(
-    database_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 5)
+@contextmanager
+def removals_noted() -> Iterator[list[int]]:
+    """How many rows each statement removes meanwhile."""
     removed: list[int] = []
 
     def note(connection: object, cursor: object, sql: str, *rest: object) -> None:
         if sql.startswith("DELETE"):
             removed.append(cursor.rowcount)  # type: ignore[attr-defined]
 
+    sa.event.listen(sa.Engine, "after_cursor_execute", note)
+    try:
+        yield removed
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", note)
+
+
+def test_no_transaction_removes_more_rows_than_its_share(
+    database_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 5)
+
     async def story() -> None:
         async with laboratory(database_url) as at:
             version = await cases(at, calls)
             await ended(at, version, 99, "old")
-            sa.event.listen(sa.Engine, "after_cursor_execute", note)
-            try:
+            with removals_noted() as removed:
                 assert [one.name async for one in prune(at.store, OLD)] == ["old"]
-            finally:
-                sa.event.remove(sa.Engine, "after_cursor_execute", note)
-        assert max(removed) == 5
-        assert sum(removed) > 5 * ITEMS
+            assert max(removed) == 5
+            assert sum(removed) > 5 * ITEMS
+
+            await at.store.write(lambda c: datasets.insert_audio(c, version, AUDIO))
+            kind = removing.RemovedKind.VERSION
+            await at.store.write(lambda c: removing.begin(c, kind, version))
+            with removals_noted() as removed:
+                await finish_removal(at.store, kind, version)
+            assert max(removed) == 5
+            assert sum(removed) >= ITEMS + len(AUDIO)
+            assert await at.rows("SELECT sha256 FROM dataset_audio") == []
+            assert await at.store.read(removing.pending) == []
 
     asyncio.run(story())
 
@@ -236,6 +258,16 @@ def test_the_command_shows_what_it_would_remove_and_then_removes_it(
     told = json.loads(run(app, ["prune", "--json", *config]).output)
     assert [one["name"] for one in told["experiments"]] == ["old"]
     assert "nothing to remove" in run(app, ["prune", *config]).output
+    [kept] = asyncio.run(entries_of(database_url, "experiment.delete"))
+    assert (kept.subject, kept.tenant) == (told["experiments"][0]["experiment_id"], TENANT)
+    assert kept.actor.startswith("cli:")
+    assert kept.facts == {"by": "lab prune", "name": "old"}
+
+
+async def entries_of(database_url: str, action: str) -> list[AuditEntry]:
+    """What the audit log has of an action."""
+    async with await open_store(database_url) as store:
+        return await AuditStore(store).page(10, AuditFilter(action=action))
 
 
 def test_the_command_asks_for_a_rule(sqlite_url: str, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def discard_some(
 
 
 def _remove_items(connection: StoreConnection, version_id: VersionId) -> bool:
-    """Remove some items of a version, or some of their contents; whether there were any."""
+    """Remove some items of a version, of their contents or of its audio; whether there were any."""
     content = dataset_content.c
     ordered = sa.select(content.content_id).where(content.version_id == version_id)
     last = connection.execute(_last(ordered.order_by(content.content_id))).scalar()
@@ -104,10 +104,22 @@ def _remove_items(connection: StoreConnection, version_id: VersionId) -> bool:
     ordered = sa.select(items.id).where(items.version_id == version_id)
     last = connection.execute(_last(ordered.order_by(items.id))).scalar()
     if last is None:
-        connection.execute(sa.delete(dataset_audio).where(dataset_audio.c.version_id == version_id))
-        return False
+        return _remove_audio(connection, version_id)
     connection.execute(
         sa.delete(dataset_item).where(items.version_id == version_id, items.id <= last)
+    )
+    return True
+
+
+def _remove_audio(connection: StoreConnection, version_id: VersionId) -> bool:
+    """Remove some of the notes of which audio a version has; whether there were any."""
+    audio = dataset_audio.c
+    ordered = sa.select(audio.sha256).where(audio.version_id == version_id)
+    last = connection.execute(_last(ordered.order_by(audio.sha256))).scalar()
+    if last is None:
+        return False
+    connection.execute(
+        sa.delete(dataset_audio).where(audio.version_id == version_id, audio.sha256 <= last)
     )
     return True
 
