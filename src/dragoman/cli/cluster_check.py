@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from dragoman.cli.redis_keys import families
-from dragoman.errors import DependencyDown
+from dragoman.errors import DependencyDown, InternalError
 from dragoman.extras import require_extra
 from dragoman.live.shared import RedisCheck, check
 from dragoman.settings import ClusterSettings, load_settings, masked
@@ -55,8 +56,9 @@ async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: floa
         repaired: set[tuple[check.Damage, str]] = set()
         for finding in found if repair else ():
             if finding.damage in check.REPAIRABLE:
-                await redis.repair(finding)
-                repaired.add(finding.identity)
+                with suppress(InternalError):  # It stays among what does not fit.
+                    await redis.repair(finding)
+                    repaired.add(finding.identity)
     except DependencyDown as error:
         raise DependencyDown(
             f"Redis at {masked(settings.redis_url)} did not answer: {error.message}"

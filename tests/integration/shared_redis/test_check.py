@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.cli.cluster import app
 from dragoman.cli.redis_keys import families
-from dragoman.ids import JobId, new_id
+from dragoman.ids import JOB_SHARDS, JobId, new_id, request_in
 from dragoman.live import cluster
 from dragoman.live.ledger import Done
 from dragoman.live.protocol import JobClass
@@ -193,6 +193,112 @@ def leave_a_key(scene: Scene) -> None:
     scene.server.set(scene.key("{c0}:something"), "else", px=60_000)
 
 
+def spoil_an_attempt(scene: Scene) -> None:
+    scene.server.hset(scene.key("{c0}:a"), "a-zzz", "xx")
+
+
+def spoil_the_waiters(scene: Scene) -> None:
+    scene.server.hset(scene.key("{c0}:a"), "w", "xx")
+
+
+def spoil_the_attempt_of_a_job(scene: Scene) -> None:
+    scene.server.hset(scene.key("{c0}:a"), scene.attempt.attempt_id, b"\xff" * 90)
+
+
+def spoil_a_board(scene: Scene) -> None:
+    scene.server.append(scene.key("{c0}:board"), "xx")
+
+
+def spoil_an_owner(scene: Scene) -> None:
+    scene.server.hset(scene.key("{c0}:seats"), "i0", "xx")
+
+
+def leave_a_short_record(scene: Scene) -> None:
+    scene.server.set(scene.key("{s03}:r:x"), "Oxx", px=60_000)
+
+
+def leave_a_strange_record(scene: Scene) -> None:
+    scene.server.set(scene.key("{s03}:r:y"), "Zgarbage", px=60_000)
+
+
+def leave_a_record_under_another_request(scene: Scene) -> None:
+    record = scene.server.get(scene.record)
+    assert isinstance(record, bytes)
+    scene.server.set(scene.key(f"{scene.shard}:r:0"), record, px=60_000)
+
+
+def spoil_the_record(scene: Scene) -> None:
+    scene.server.setrange(scene.record, 200, "x" * 2_000)
+
+
+def list_garbage(scene: Scene) -> None:
+    scene.server.hset(scene.key("{s02}:open"), "garbage", "xx")
+    scene.server.pexpire(scene.key("{s02}:open"), 60_000)
+
+
+def spoil_the_time_of_a_job(scene: Scene) -> None:
+    scene.server.hset(scene.key(f"{scene.shard}:open"), scene.job.job_id, "x")
+
+
+def list_jobs_in_a_string(scene: Scene) -> None:
+    scene.server.set(scene.key("{s01}:open"), "foo", px=60_000)
+
+
+def leave_a_strange_session(scene: Scene) -> None:
+    scene.server.hset(scene.key("{s03}:z:x"), "h", "zz")
+    scene.server.pexpire(scene.key("{s03}:z:x"), 60_000)
+
+
+def leave_a_session_without_a_header(scene: Scene) -> None:
+    scene.server.hset(scene.key("{s03}:z:x"), "s", "zz")
+    scene.server.pexpire(scene.key("{s03}:z:x"), 60_000)
+
+
+def spoil_an_utterance(scene: Scene) -> None:
+    scene.server.hset(scene.key(f"{scene.shard}:z:{scene.held.session_id}"), "u7 es", "D")
+
+
+def spoil_an_entry(scene: Scene) -> None:
+    scene.server.hset(scene.key("{directory}:entries"), "ghost", "zz")
+
+
+def spoil_the_entry_of_a_node(scene: Scene) -> None:
+    scene.server.hset(scene.key("{directory}:entries"), "n-2", "zz")
+
+
+def spoil_a_count(scene: Scene) -> None:
+    scene.server.hset(scene.key("{directory}:counts"), "many", "xx")
+
+
+def keep_the_directory_in_strings(scene: Scene) -> None:
+    for name in ("entries", "members", "counts"):
+        scene.server.set(scene.key(f"{{directory}}:{name}"), "xx")
+
+
+def keep_a_cell_in_other_types(scene: Scene) -> None:
+    scene.server.delete(*(scene.key(f"{{c0}}:{name}") for name in ("board", "a", "seats")))
+    scene.server.set(scene.key("{c0}:a"), "xx", px=60_000)
+    scene.server.set(scene.key("{c0}:seats"), "xx", px=60_000)
+    scene.server.lpush(scene.key("{c0}:board"), "xx")
+    scene.server.pexpire(scene.key("{c0}:board"), 60_000)
+
+
+def leave_an_inbox(scene: Scene) -> None:
+    scene.server.xadd(scene.key("{i:nobody}:inbox"), {"note": "x"})
+    scene.server.pexpire(scene.key("{i:nobody}:inbox"), 60_000)
+
+
+def leave_keys_with_strange_numbers(scene: Scene) -> None:
+    for name in (b"{cx}:board", b"{c\xff}:a", b"{sxy}:open", b"{s03}:r\xff"):
+        scene.server.set(scene.key("").encode() + name, "x", px=60_000)
+
+
+def leave_an_inbox_with_a_strange_name(scene: Scene) -> None:
+    key = scene.key("").encode() + b"{i:\xff}:inbox"
+    scene.server.xadd(key, {"note": "x"})
+    scene.server.pexpire(key, 60_000)
+
+
 PLANTED: dict[Callable[[Scene], None], set[Damage]] = {
     count_too_many: {Damage.HELD_COUNT},
     count_too_few: {Damage.HELD_COUNT},
@@ -215,6 +321,29 @@ PLANTED: dict[Callable[[Scene], None], set[Damage]] = {
     lose_a_member: {Damage.DIRECTORY_COUNT},
     live_for_ever: {Damage.NO_TIME_TO_LIVE},
     leave_a_key: {Damage.UNDECLARED_KEY},
+    leave_keys_with_strange_numbers: {Damage.UNDECLARED_KEY},
+    leave_an_inbox: {Damage.INBOX_WITHOUT_INSTANCE},
+    leave_an_inbox_with_a_strange_name: {Damage.INBOX_WITHOUT_INSTANCE},
+    spoil_an_attempt: {Damage.UNREADABLE},
+    spoil_the_waiters: {Damage.UNREADABLE},
+    spoil_the_attempt_of_a_job: {Damage.UNREADABLE, Damage.HELD_COUNT},
+    spoil_a_board: {Damage.UNREADABLE},
+    spoil_an_owner: {Damage.SEAT_WITHOUT_NODE},
+    leave_a_short_record: {Damage.UNREADABLE},
+    leave_a_strange_record: {Damage.UNREADABLE},
+    leave_a_record_under_another_request: {Damage.UNREADABLE},
+    spoil_the_record: {Damage.UNREADABLE},
+    list_garbage: {Damage.UNREADABLE},
+    spoil_the_time_of_a_job: {Damage.UNREADABLE},
+    list_jobs_in_a_string: {Damage.UNREADABLE},
+    leave_a_strange_session: {Damage.UNREADABLE},
+    leave_a_session_without_a_header: {Damage.UNREADABLE},
+    spoil_an_utterance: {Damage.UNREADABLE},
+    spoil_an_entry: {Damage.UNREADABLE},
+    spoil_the_entry_of_a_node: {Damage.UNREADABLE},
+    spoil_a_count: {Damage.UNREADABLE},
+    keep_the_directory_in_strings: {Damage.UNREADABLE, Damage.SEAT_WITHOUT_ENTRY},
+    keep_a_cell_in_other_types: {Damage.UNREADABLE},
 }
 
 
@@ -233,9 +362,69 @@ def test_planted_damage_is_found_and_repaired(scene: Scene, plant: Callable[[Sce
     assert {finding.damage for finding in findings} == PLANTED[plant]
     scene.repair([finding for finding in findings if finding.damage in REPAIRABLE])
     # A repair may uncover what hid behind the damage; that is repaired the next time.
-    left = scene.look()
-    scene.repair([finding for finding in left if finding.damage in REPAIRABLE])
-    assert {finding.damage for finding in scene.look()} <= PLANTED[plant] - REPAIRABLE
+    for _ in range(2):
+        left = scene.look()
+        scene.repair([finding for finding in left if finding.damage in REPAIRABLE])
+    assert {finding.damage for finding in scene.look()} <= set(Damage) - REPAIRABLE
+
+
+def test_one_thing_that_cannot_be_read_hides_nothing_else(scene: Scene) -> None:
+    count_too_many(scene)
+    spoil_an_attempt(scene)
+    list_garbage(scene)
+    list_jobs_in_a_string(scene)
+    leave_a_short_record(scene)
+    spoil_an_entry(scene)
+    live_for_ever(scene)
+    report = json.loads(scene.command("--json").stdout)
+    damages = [each["damage"] for each in report["findings"]]
+    assert sorted(damages) == ["held_count", "no_time_to_live", *["unreadable"] * 5]
+    repaired = scene.command("--repair")
+    assert repaired.exit_code == 0, repaired.stdout
+    assert scene.command().exit_code == 0
+
+
+def test_what_was_written_anew_is_not_removed(scene: Scene) -> None:
+    spoil_an_utterance(scene)
+    spoil_the_time_of_a_job(scene)
+    leave_a_short_record(scene)
+    leave_a_strange_session(scene)
+    list_jobs_in_a_string(scene)
+    leave_an_inbox(scene)
+    findings = scene.look()
+    assert len(findings) == 6
+    scene.server.hset(scene.key(f"{scene.shard}:z:{scene.held.session_id}"), "u7 es", "new")
+    scene.server.hset(scene.key(f"{scene.shard}:open"), scene.job.job_id, struct.pack("<d", 0))
+    scene.server.set(scene.key("{s03}:r:x"), "new")
+    scene.server.hset(scene.key("{s03}:z:x"), "h", "new")
+    scene.server.delete(scene.key("{s01}:open"))
+    scene.server.hset(scene.key("{s01}:open"), "new", "new")
+    scene.server.hset(scene.key("{i:nobody}:record"), "standing", "up")
+    assert scene.repair(findings) == [False] * 6
+
+
+def test_a_sweep_passes_over_what_cannot_be_read_and_says_so_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = scene.bench
+    shard = f"{{s{scene.job.job_id[2:4]}}}"
+    scene.server.hset(scene.key(f"{shard}:open"), "garbage", "xx")
+    broken = JobId(scene.job.job_id[:4] + "0" * 16 + scene.job.job_id[20:])
+    scene.server.hset(scene.key(f"{shard}:open"), broken, struct.pack("<d", 0))
+    request = request_in(broken)
+    scene.server.set(scene.key(f"{shard}:r:{request}"), "Oxx", px=60_000)
+    # The job's own entry is due.
+    scene.server.hset(scene.key(f"{shard}:open"), scene.job.job_id, struct.pack("<d", 0))
+    scene.server.hset(scene.key("{c0}:a"), "a-zzz", "xx")
+    mine = int(scene.job.job_id[2:4], 16)
+    other = (mine + 1) % JOB_SHARDS
+    scene.server.set(scene.key(f"{{s{other:02x}}}:open"), "foo")
+    for _ in range(2):
+        due = bench(bench.ledger.due([other, mine], 10))
+        assert [job.job_id for job in due] == [scene.job.job_id]
+        bench(bench.ledger.due_attempts(0, 10))
+    said = [record.message for record in caplog.records]
+    assert (said.count("entry_unreadable"), said.count("shards_not_swept")) == (3, 1)
 
 
 def test_a_finding_that_is_sound_by_now_is_not_repaired(scene: Scene) -> None:
@@ -306,12 +495,16 @@ def test_all_servers_of_a_redis_cluster_are_looked_through(scene_on_a_cluster: S
     for key in keys:
         scene.server.persist(key)
     count_too_few(scene)
+    leave_an_inbox_with_a_strange_name(scene)
+    list_jobs_in_a_string(scene)
     findings = scene.look()
     assert {finding.damage for finding in findings} == {
         Damage.NO_TIME_TO_LIVE,
         Damage.HELD_COUNT,
+        Damage.INBOX_WITHOUT_INSTANCE,
+        Damage.UNREADABLE,
     }
-    assert len(findings) == len(keys) + 1
+    assert len(findings) == len(keys) + 3
     assert all(scene.repair(findings))
     assert scene.look() == []
 

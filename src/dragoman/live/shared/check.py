@@ -41,12 +41,26 @@ class Damage(StrEnum):
     """A session waits for a job that is gone."""
     NO_TIME_TO_LIVE = "no_time_to_live"
     """A key would stay for ever."""
+    UNREADABLE = "unreadable"
+    """A key or one of its fields is in no form that Dragoman writes."""
+    INBOX_WITHOUT_INSTANCE = "inbox_without_instance"
+    """Notes wait for an instance that has no record."""
     UNDECLARED_KEY = "undeclared_key"
     """A key under the prefix is of no kind that Dragoman keeps."""
 
 
 REPAIRABLE = frozenset(Damage) - {Damage.UTTERANCE_WITHOUT_JOB, Damage.UNDECLARED_KEY}
 """What can be put right without asking the instance that owns it."""
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """How to remove what is of no use, only while it is what was found."""
+
+    function: str
+    """One of `functions/check.lua`."""
+    keys: tuple[bytes, ...]
+    found: tuple[bytes, ...] = ()
+    """What the function compares with."""
 
 
 class LedgerFinding(msgspec.Struct, frozen=True):
@@ -60,6 +74,8 @@ class LedgerFinding(msgspec.Struct, frozen=True):
     cell: int = -1
     name: str = ""
     """The node, attempt, job or key that is to be put right."""
+    removal: Removal | None = None
+    """Where the repair is to remove it."""
 
     @property
     def identity(self) -> tuple[Damage, str]:
@@ -72,6 +88,65 @@ def confirmed(
     """What was found both times, as it was found last."""
     before = {finding.identity for finding in first}
     return tuple(finding for finding in second if finding.identity in before)
+
+
+def unreadable_field(key: bytes, field: bytes, value: bytes, kind: str) -> LedgerFinding:
+    """A field of a hash that is not what it should be."""
+    return LedgerFinding(
+        Damage.UNREADABLE,
+        f"field {shown(field)} of {shown(key)}",
+        f"its {_bytes(value)} cannot be read as {kind}",
+        removal=Removal("remove_field", (key,), (field, value)),
+    )
+
+
+def unreadable_string(key: bytes, value: bytes, kind: str) -> LedgerFinding:
+    """A string that is not what it should be."""
+    return LedgerFinding(
+        Damage.UNREADABLE,
+        f"key {shown(key)}",
+        f"its {_bytes(value)} cannot be read as {kind}",
+        removal=Removal("remove_string", (key,), (value,)),
+    )
+
+
+def unreadable_hash(key: bytes, field: bytes, value: bytes, kind: str) -> LedgerFinding:
+    """A hash that is not what it should be, because of one of its fields."""
+    return LedgerFinding(
+        Damage.UNREADABLE,
+        f"key {shown(key)}",
+        f"it cannot be read as {kind}: {_bytes(value)} in its field {shown(field)}",
+        removal=Removal("remove_hash", (key,), (field, value)),
+    )
+
+
+def wrong_kind(key: bytes, has: str, wanted: str) -> LedgerFinding:
+    """A key of a type that it must not have."""
+    return LedgerFinding(
+        Damage.UNREADABLE,
+        f"key {shown(key)}",
+        f"its type is {has}, not {wanted}",
+        removal=Removal("remove_kind", (key,), (has.encode(),)),
+    )
+
+
+def inbox_alone(inbox: bytes, record: bytes) -> LedgerFinding:
+    """An inbox of an instance that has no record."""
+    return LedgerFinding(
+        Damage.INBOX_WITHOUT_INSTANCE,
+        f"key {shown(inbox)}",
+        "there is no instance with that name",
+        removal=Removal("remove_alone", (inbox, record)),
+    )
+
+
+def shown(name: bytes) -> str:
+    """A name as it can be printed."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _bytes(value: bytes) -> str:
+    return "1 byte" if len(value) == 1 else f"{len(value)} bytes"
 
 
 # --- cells --------------------------------------------------------------------------------------

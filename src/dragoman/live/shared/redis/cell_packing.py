@@ -14,7 +14,7 @@ from dragoman.live.ledger import DirectoryEntry, Owner, SeatRecord, Times
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, JobResult, Outcome
 from dragoman.live.shared import records as r
 from dragoman.live.shared.check import AttemptFacts, SeatFacts
-from dragoman.live.shared.redis.packing import name_at, pack
+from dragoman.live.shared.redis.packing import UNREADABLE, name_at, pack
 
 _RECORD = Struct(">HHHBBIIIdd8s")
 _ENTRY = Struct("<BBBBB4I6d8s")
@@ -276,6 +276,11 @@ def read_seat(index: int, record: bytes, packed_owner: bytes, facts: bytes) -> S
     )
 
 
+def is_board(board: bytes) -> bool:
+    """Whether it consists of whole records."""
+    return len(board) % _RECORD.size == 0
+
+
 def seat_facts(board: bytes, fields: dict[bytes, bytes]) -> Iterator[SeatFacts]:
     """The seats of a board for the check, whatever state they are in."""
     for index in range(len(board) // _RECORD.size - 1):
@@ -284,7 +289,10 @@ def seat_facts(board: bytes, fields: dict[bytes, bytes]) -> Iterator[SeatFacts]:
         if flags < _SEATED:
             continue
         owner = fields.get(b"i%d" % index)
-        node_id = read_owner(owner)[0] if owner else None
+        try:
+            node_id = read_owner(owner)[0] if owner else None
+        except UNREADABLE:
+            node_id = None
         sound = (
             node_id is not None
             and node_digest(node_id) == node
@@ -296,6 +304,11 @@ def seat_facts(board: bytes, fields: dict[bytes, bytes]) -> Iterator[SeatFacts]:
 def attempt_facts(field: bytes, packed: bytes) -> AttemptFacts:
     """An attempt for the check."""
     entry = read_entry(field, packed)
+    if entry.state > HEIR:
+        raise ValueError(f"There is no state {entry.state}.")
+    if entry.state == FINISHED:
+        (length,) = _LENGTH.unpack_from(entry.extra)
+        _read_end(entry.extra[_LENGTH.size + length :])
     _, at = name_at(packed, _ENTRY.size)
     _, at = name_at(packed, at)
     peer, _ = name_at(packed, at)

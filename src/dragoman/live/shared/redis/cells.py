@@ -40,6 +40,7 @@ from dragoman.live.shared.hot import AfterFree, AfterReserve, tell
 from dragoman.live.shared.redis import cell_packing as packing
 from dragoman.live.shared.redis.packing import (
     NO_NAME,
+    UNREADABLE,
     kept_name,
     name,
     names,
@@ -52,6 +53,7 @@ from dragoman.live.shared.redis.server import (
     Answer,
     FunctionServer,
     FunctionTag,
+    unreadable,
     unstored,
 )
 from dragoman.task_set import TaskSet
@@ -336,9 +338,12 @@ class RedisCells:
         for entry in due:
             if len(found) == limit:
                 break
-            stored = packing.stored_attempt(cell, entry, seats.get(b"i%d" % entry.index, b""))
-            if stored is not None and entry.attempt_id not in found:
-                found[entry.attempt_id] = await self._with_result(cell, entry, stored)
+            try:
+                stored = packing.stored_attempt(cell, entry, seats.get(b"i%d" % entry.index, b""))
+                if stored is not None and entry.attempt_id not in found:
+                    found[entry.attempt_id] = await self._with_result(cell, entry, stored)
+            except UNREADABLE:
+                unreadable(keys[1], entry.attempt_id.encode())
         return tuple(found.values())
 
     async def outlook(self, cells: Sequence[tuple[int, int]]) -> Outlook:
@@ -580,11 +585,14 @@ class RedisCells:
             if cursor == b"0":
                 break
         found.pop(b"w", None)
-        return [
-            packing.read_entry(field, packed)
-            for field, packed in found.items()
-            if node is None or packing.is_node(packed, node)
-        ]
+        entries = []
+        for field, packed in found.items():
+            if node is None or packing.is_node(packed, node):
+                try:
+                    entries.append(packing.read_entry(field, packed))
+                except UNREADABLE:
+                    unreadable(key, field)
+        return entries
 
     async def _others(
         self, cell: int, node_id: NodeId, listed: dict[AttemptId, RunningJob]

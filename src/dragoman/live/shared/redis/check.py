@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from struct import Struct
 from typing import ClassVar
 
-from dragoman.ids import AttemptId, JobId, NodeId, request_in, shard_in
+from dragoman.errors import DependencyDown
+from dragoman.ids import AttemptId, JobId, NodeId, SessionId, place_in, request_in, shard_in
 from dragoman.live.ledger import Sender
 from dragoman.live.protocol import ErrorInfo
 from dragoman.live.shared import check
+from dragoman.live.shared import records as r
 from dragoman.live.shared.check import Damage, LedgerFinding
 from dragoman.live.shared.redis import cell_packing, packing
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.server import (
     CELL,
+    CHECK,
     DIRECTORY,
     SHARD,
     Answer,
@@ -47,6 +52,15 @@ _LARGEST_CELL = 250
 _INDEX = Struct("<B")
 _CLEAR = Struct("<BII8s")
 _MS = Struct("<I")
+_TIME = Struct("<d")
+
+_KINDS = {"zset": "sorted set"}
+"""What families call Redis's types, where they call them otherwise."""
+_NOTHING = "none"
+"""The type of a key that is not there."""
+
+_NUMBERED = {"c<number>": re.compile(r"c\d{1,6}"), "s<00..ff>": re.compile("s[0-9a-f]{2}")}
+"""Tags with a number."""
 
 _NO_JOB = ErrorInfo(code="INTERNAL_ERROR", message="No job wants the attempt any more.")
 
@@ -82,7 +96,10 @@ class RedisCheck:
         await self._caller.close()
 
     async def look(self) -> list[LedgerFinding]:
-        """Everything that does not fit right now; some of it may only be on its way."""
+        """Everything that does not fit right now; some of it may only be on its way.
+
+        What cannot be read comes first: repairs of other things stumble over it.
+        """
         findings: list[LedgerFinding] = []
         cells: set[int] = set()
         async for keys in self._all_keys():
@@ -91,7 +108,7 @@ class RedisCheck:
         for cell in sorted(cells):
             findings += await self._look_at_cell(cell)
         findings += await self._look_at_directory()
-        return findings
+        return sorted(findings, key=lambda each: each.damage is not Damage.UNREADABLE)
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -111,35 +128,64 @@ class RedisCheck:
         findings: list[LedgerFinding] = []
         lives = await asyncio.gather(*(self._plain_on(key, "PTTL", key) for key in keys))
         looks: list[Awaitable[list[LedgerFinding]]] = []
-        for key, life_ms in zip(keys, lives, strict=True):
-            family, shown = family_of(key, self._prefix, self._families), _shown(key)
+        kinds = await asyncio.gather(*(self._plain_on(key, "TYPE", key) for key in keys))
+        for key, life_ms, kind in zip(keys, lives, kinds, strict=True):
+            family, shown = self._family_of(key), check.shown(key)
             if family is None:
                 found = "no such key is kept by this version of Dragoman"
                 findings.append(
-                    LedgerFinding(Damage.UNDECLARED_KEY, f"key {shown}", found, name=shown)
+                    LedgerFinding(Damage.UNDECLARED_KEY, f"key {shown}", found, name=_name(key))
                 )
                 continue
             if life_ms == _FOR_EVER and not family.for_ever:
                 found = "it has no time to live"
                 findings.append(
-                    LedgerFinding(Damage.NO_TIME_TO_LIVE, f"key {shown}", found, name=shown)
+                    LedgerFinding(Damage.NO_TIME_TO_LIVE, f"key {shown}", found, name=_name(key))
                 )
-            if family.tag.startswith("s<"):
+            has = _KINDS.get(kind.decode(), kind.decode())
+            if has not in (family.kind, _NOTHING):
+                findings.append(check.wrong_kind(key, kind.decode(), family.kind))
+            elif family.tag.startswith("s<"):
                 looks += self._looks_at_shard_key(key, family.name)
+            elif family.name == "inbox":
+                looks.append(self._look_at_inbox(key))
         for some in await asyncio.gather(*looks):
             findings += some
         return findings
 
-    def _cell_of(self, key: bytes) -> int | None:
+    async def _look_at_inbox(self, key: bytes) -> list[LedgerFinding]:
+        record = key.removesuffix(b"inbox") + b"record"
+        is_there = await self._plain_on(record, "EXISTS", record)
+        return [] if is_there else [check.inbox_alone(key, record)]
+
+    def _family_of(self, key: bytes) -> KeyFamily | None:
+        """The family that a key belongs to, if its number is one."""
         family = family_of(key, self._prefix, self._families)
+        if family is not None and family.tag in _NUMBERED:
+            return family if _NUMBERED[family.tag].fullmatch(_tag_in(key)) else None
+        return family
+
+    def _cell_of(self, key: bytes) -> int | None:
+        family = self._family_of(key)
         if family is None or family.tag != "c<number>":
             return None
         return int(_tag_in(key)[1:])
 
     def _plain_on(self, key: bytes, *words: bytes | str | int) -> Awaitable[Answer]:
         """A plain command on the server that holds a key."""
-        tag = key.partition(b"}")[0].decode("utf-8", "surrogateescape") + "}"
+        # A tag that is no text is looked for on another server, which names the right one.
+        tag = key.partition(b"}")[0].decode("utf-8", "replace") + "}"
         return self._caller.ask(tag, str(words[0]), Plain(words))
+
+    async def _read(self, kind: str, key: bytes, *words: bytes | str | int) -> Answer | None:
+        """What a command says that needs a key of this type; None where it has another one."""
+        try:
+            return await self._plain_on(key, *words)
+        except DependencyDown:
+            has = (await self._plain_on(key, "TYPE", key)).decode()
+            if has in (kind, _NOTHING):
+                raise
+            return None
 
     # --- shards ---------------------------------------------------------------------------------
 
@@ -148,42 +194,71 @@ class RedisCheck:
     ) -> Iterator[Awaitable[list[LedgerFinding]]]:
         if name == "open":
             yield self._look_at_listed(key)
-        elif name == "r:<request>":
-            yield self._look_at_record(key)
+        elif name.startswith("r:<request>"):
+            yield self._look_at_record(key, is_older=name != "r:<request>")
         elif name == "z:<session_id>":
             yield self._look_at_session(key)
 
     async def _look_at_listed(self, key: bytes) -> list[LedgerFinding]:
         """Jobs that are listed as open."""
         findings: list[LedgerFinding] = []
+        shard = int(_tag_in(key)[1:], 16)
         async for fields in self._pages(key):
-            job_ids = [JobId(field.decode()) for field in fields[::2]]
+            job_ids = []
+            for field, value in zip(fields[::2], fields[1::2], strict=True):
+                place = place_in(field.decode("utf-8", "replace"))
+                if place is None or place[0] != shard or len(value) != _TIME.size:
+                    kind = "a job of the shard and a time"
+                    findings.append(check.unreadable_field(key, field, value, kind))
+                else:
+                    job_ids.append(JobId(field.decode()))
             states = await asyncio.gather(*(self._job(job_id) for job_id in job_ids))
             for job_id, state in zip(job_ids, states, strict=True):
                 found = check.check_listed(job_id, is_open=state is not None and state.is_open)
                 findings += [found] if found is not None else []
         return findings
 
-    async def _look_at_record(self, key: bytes) -> list[LedgerFinding]:
-        head = await self._plain_on(key, "GETRANGE", key, 0, packing.MOST_HEAD_BYTES)
-        if head[:1] != packing.OPEN:
+    async def _look_at_record(self, key: bytes, *, is_older: bool) -> list[LedgerFinding]:
+        value = await self._read("string", key, "GET", key)
+        if value is None:
+            return []  # It has ended since it was listed.
+        try:
+            record = packing.read_record(value, 0)
+        except packing.UNREADABLE:
+            return [check.unreadable_string(key, value, "a job's record")]
+        job_id = record.job.job_id
+        request = request_in(job_id)
+        if request is None or not key.partition(b":r:")[2].startswith(request.encode()):
+            return [check.unreadable_string(key, value, "the record of this request")]
+        if is_older or not record.is_open:
             return []
-        job_id = packing.read_head(head).job_id
-        listed = await self._plain_on(key, "HEXISTS", self._shard(job_id).key("open"), job_id)
+        open_key = self._shard(job_id).key("open")
+        listed = await self._read("hash", open_key, "HEXISTS", open_key, job_id)
         found = check.check_record(job_id, is_listed=bool(listed))
         return [found] if found is not None else []
 
     async def _look_at_session(self, key: bytes) -> list[LedgerFinding]:
-        session_id = key.rpartition(b":z:")[2].decode()
+        name = key.rpartition(b":z:")[2].decode("utf-8", "backslashreplace")
+        head = await self._read("hash", key, "HMGET", key, "h", "s")
+        if not await self._plain_on(key, "EXISTS", key) or head is None:
+            return []  # It ended since it was listed.
+        named = {field: value for field, value in zip((b"h", b"s"), head, strict=True) if value}
+        try:
+            packing.read_session(SessionId(name), named)
+        except packing.UNREADABLE:
+            return [check.unreadable_hash(key, b"h", named.get(b"h", b""), "a session")]
         findings: list[LedgerFinding] = []
         async for fields in self._pages(key):
             for field, value in zip(fields[::2], fields[1::2], strict=True):
-                if field[:1] != b"u" or value[:1] != packing.OPEN:
+                if field[:1] != b"u":
                     continue
-                job_id = JobId(value[1:].decode())
-                if await self._job(job_id) is None:
-                    index, _, target = field[1:].decode().partition(" ")
-                    findings.append(check.check_utterance(session_id, int(index), target, job_id))
+                try:
+                    one = packing.read_utterance(field, value)
+                except packing.UNREADABLE:
+                    findings.append(check.unreadable_field(key, field, value, "an utterance"))
+                    continue
+                if isinstance(one, r.OpenUtterance) and await self._job(one.job_id) is None:
+                    findings.append(check.check_utterance(name, one.index, one.target, one.job_id))
         return findings
 
     async def _job(self, job_id: JobId) -> packing.JobHead | None:
@@ -193,9 +268,10 @@ class RedisCheck:
             return None
         record = self._shard(job_id).key(f"r:{request}")
         for key in (record, record + b":" + job_id.encode()):
-            head = await self._plain_on(key, "GETRANGE", key, 0, packing.MOST_HEAD_BYTES)
-            if head and (found := packing.read_head(head)).job_id == job_id:
-                return found
+            head = await self._read("string", key, "GETRANGE", key, 0, packing.MOST_HEAD_BYTES)
+            with suppress(*packing.UNREADABLE):  # That is a finding of its own.
+                if head and (found := packing.read_head(head)).job_id == job_id:
+                    return found
         return None
 
     def _shard(self, job_id: JobId) -> FunctionTag:
@@ -205,24 +281,37 @@ class RedisCheck:
 
     async def _look_at_cell(self, cell: int) -> list[LedgerFinding]:
         seats, _ = await self._seats(cell)
-        attempts_key = self._cell_keys(cell)[1]
+        board_key, attempts_key, _ = self._cell_keys(cell)
+        board = await self._read("string", board_key, "GET", board_key) or b""
         comparison = check.CellCheck(cell, seats)
         findings: list[LedgerFinding] = []
+        if not cell_packing.is_board(board):
+            findings.append(check.unreadable_string(board_key, board, "a cell's seats"))
         seen: set[str] = set()
         async for page in self._pages(attempts_key):
-            attempts = [
-                cell_packing.attempt_facts(field, packed)
-                for field, packed in zip(page[::2], page[1::2], strict=True)
-                if field != b"w"
-            ]
-            fresh = [each for each in attempts if each.field not in seen]
+            fresh = []
+            for field, packed in zip(page[::2], page[1::2], strict=True):
+                try:
+                    if field == b"w":
+                        cell_packing.count_waiters(packed, 0)
+                        continue
+                    attempt = cell_packing.attempt_facts(field, packed)
+                except packing.UNREADABLE:
+                    kind = "instances that wait" if field == b"w" else "an attempt"
+                    findings.append(check.unreadable_field(attempts_key, field, packed, kind))
+                    continue
+                if attempt.field not in seen:
+                    fresh.append(attempt)
             seen |= {each.field for each in fresh}
             for attempt in fresh:
                 comparison.add(attempt)
             findings += await self._look_at_jobs(cell, fresh)
         for seat in seats:
             if seat.node_id is not None:
-                entry = await self._entry(seat.node_id)
+                try:
+                    entry = await self._entry(seat.node_id)
+                except packing.UNREADABLE:
+                    continue  # That is a finding of its own.
                 found = check.check_seat(cell, seat, entry)
                 findings += [found] if found is not None else []
         return [*comparison.findings(), *findings]
@@ -231,9 +320,10 @@ class RedisCheck:
         """The seats of a board, and what the cell's other key says of nodes and seats."""
         board_key, _, seats_key = self._cell_keys(cell)
         board, fields = await asyncio.gather(
-            self._plain_on(board_key, "GET", board_key),
-            self._plain_on(seats_key, "HGETALL", seats_key),
+            self._read("string", board_key, "GET", board_key),
+            self._read("hash", seats_key, "HGETALL", seats_key),
         )
+        fields = fields or ()
         named = dict(zip(fields[::2], fields[1::2], strict=True))
         return list(cell_packing.seat_facts(board or b"", named)), named
 
@@ -260,34 +350,52 @@ class RedisCheck:
         findings: list[LedgerFinding] = []
         members: Counter[int] = Counter()
         async for fields in self._pages(self._entries):
-            node_ids = [NodeId(field.decode()) for field in fields[::2]]
-            scores = await self._plain_on(self._members, "ZMSCORE", self._members, *node_ids)
-            for node_id, packed, score in zip(node_ids, fields[1::2], scores, strict=True):
-                cell = cell_packing.read_directory_entry(node_id, packed).cell
+            names = fields[::2]
+            scores = await self._read("zset", self._members, "ZMSCORE", self._members, *names)
+            scores = scores or (None,) * len(names)
+            for name, packed, score in zip(names, fields[1::2], scores, strict=True):
+                try:
+                    node_id = NodeId(name.decode())
+                    cell = cell_packing.read_directory_entry(node_id, packed).cell
+                except packing.UNREADABLE:
+                    kind = "a node's entry"
+                    findings.append(check.unreadable_field(self._entries, name, packed, kind))
+                    continue
                 member = None if score is None else int(score)
                 found = check.check_member(node_id, cell, member)
                 findings += [found] if found is not None else []
         async for fields in self._pages(self._members, "ZSCAN"):
             for name, score in zip(fields[::2], fields[1::2], strict=True):
                 members[int(score)] += 1
-                if await self._plain_on(self._entries, "HEXISTS", self._entries, name) == 0:
-                    found = check.check_member(NodeId(name.decode()), None, int(score))
+                known = await self._read("hash", self._entries, "HEXISTS", self._entries, name)
+                if known == 0:
+                    node_id = NodeId(name.decode("utf-8", "surrogateescape"))
+                    found = check.check_member(node_id, None, int(score))
                     findings += [found] if found is not None else []
-        counts = await self._plain_on(self._counts, "HGETALL", self._counts)
-        counted = {int(cell): int(n) for cell, n in zip(counts[::2], counts[1::2], strict=True)}
+        counts = await self._read("hash", self._counts, "HGETALL", self._counts) or ()
+        counted: dict[int, int] = {}
+        for cell_name, count in zip(counts[::2], counts[1::2], strict=True):
+            try:
+                counted[int(cell_name)] = int(count)
+            except ValueError:
+                kind = "a number of nodes"
+                findings.append(check.unreadable_field(self._counts, cell_name, count, kind))
         for cell in sorted(members.keys() | counted.keys()):
             found = check.check_count(cell, counted.get(cell, 0), members[cell])
             findings += [found] if found is not None else []
         return findings
 
     async def _entry(self, node_id: NodeId) -> int | None:
-        packed = await self._plain_on(self._entries, "HGET", self._entries, node_id)
+        packed = await self._read("hash", self._entries, "HGET", self._entries, node_id)
         return cell_packing.read_directory_entry(node_id, packed).cell if packed else None
 
     async def _pages(self, key: bytes, command: str = "HSCAN") -> AsyncIterator[list[bytes]]:
-        cursor = b"0"
+        kind, cursor = "hash" if command == "HSCAN" else "zset", b"0"
         while True:
-            cursor, fields = await self._plain_on(key, command, key, cursor, "COUNT", _PAGE)
+            page = await self._read(kind, key, command, key, cursor, "COUNT", _PAGE)
+            if page is None:
+                return
+            cursor, fields = page
             if fields:
                 yield fields
             if cursor == b"0":
@@ -358,6 +466,14 @@ class RedisCheck:
         key = finding.name.encode("utf-8", "surrogateescape")
         return bool(await self._plain_on(key, "PEXPIRE", key, _LIFE_MS, "NX"))
 
+    async def _remove(self, finding: LedgerFinding) -> bool:
+        removal = finding.removal
+        if removal is None:
+            return False
+        tag = FunctionTag(self._prefix, _tag_in(removal.keys[0]), CHECK)
+        function, keys = removal.function, removal.keys
+        return bool(await self._server.call(tag, function, keys, b"", *removal.found))
+
     def _call_cell(
         self, cell: int, name: str, terms: bytes, *arguments: bytes | str
     ) -> Awaitable[Answer]:
@@ -375,12 +491,15 @@ class RedisCheck:
         Damage.OPEN_WITHOUT_RECORD: _strike_listed,
         Damage.RECORD_NOT_LISTED: _list,
         Damage.NO_TIME_TO_LIVE: _give_life,
+        Damage.UNREADABLE: _remove,
+        Damage.INBOX_WITHOUT_INSTANCE: _remove,
     }
 
 
 def _tag_in(key: bytes) -> str:
-    return key.partition(b"{")[2].partition(b"}")[0].decode()
+    return key.partition(b"{")[2].partition(b"}")[0].decode("utf-8", "replace")
 
 
-def _shown(key: bytes) -> str:
+def _name(key: bytes) -> str:
+    """A key as a finding names it, from which it can be made again."""
     return key.decode("utf-8", "surrogateescape")

@@ -6,6 +6,7 @@ into (specs, inputs, ends, deliveries) is packed here and opaque there.
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from struct import Struct
 from typing import TypeVar
@@ -34,6 +35,8 @@ _ONE_BYTE = tuple(bytes((number,)) for number in range(_LONGEST_NAME + 1))
 
 T = TypeVar("T")
 
+UNREADABLE = (struct.error, LookupError, ValueError, OverflowError, msgspec.MsgspecError)
+"""What the functions that read raise when something is in none of the forms they know."""
 
 NO_NAME = b"\0"
 
@@ -289,16 +292,12 @@ def read_session(
     owner = _owner(epoch, instance_id, connection_id)
     opened, sent = [], []
     for field, value in fields.items():
-        if field[:1] != b"u":
-            continue
-        number, _, name = field[1:].decode().partition(" ")
-        if value[:1] == OPEN:
-            opened.append(r.OpenUtterance(int(number), name, JobId(value[1:].decode())))
-        else:
-            (its_seq,) = _NUMBER.unpack_from(value, 1)
-            job_id, reason = _read_sent(value[6:])
-            entry = r.Delivery(int(number), name, None if job_id is None else JobId(job_id), reason)
-            sent.append(r.SentDelivery(its_seq, entry))
+        if field[:1] == b"u":
+            one = read_utterance(field, value)
+            if isinstance(one, r.OpenUtterance):
+                opened.append(one)
+            else:
+                sent.append(one)
     start = _read_start(fields[b"s"])
     session = r.StoredSession(
         session_id=session_id,
@@ -320,6 +319,17 @@ def read_session(
     before_epoch = _EPOCH.unpack_from(before)[0]
     before_instance, at = name_at(before, _EPOCH.size)
     return session, _owner(before_epoch, before_instance, name_at(before, at)[0])
+
+
+def read_utterance(field: bytes, value: bytes) -> r.OpenUtterance | r.SentDelivery:
+    """An utterance of a session that is open, or whose delivery is not acknowledged."""
+    number, _, name = field[1:].decode().partition(" ")
+    if value[:1] == OPEN:
+        return r.OpenUtterance(int(number), name, JobId(value[1:].decode()))
+    (seq,) = _NUMBER.unpack_from(value, 1)
+    job_id, reason = _read_sent(value[6:])
+    entry = r.Delivery(int(number), name, None if job_id is None else JobId(job_id), reason)
+    return r.SentDelivery(seq, entry)
 
 
 def has_lapsed(header: bytes, now_ms: int) -> bool:

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from dragoman.errors import DependencyDown, DragomanError
+from dragoman.observability import get_logger
 from dragoman.redis_servers import (
     FunctionCall,
     FunctionLibrary,
@@ -29,6 +30,10 @@ Word: TypeAlias = bytes | str | int
 PAYLOAD_BYTES = 1_024
 """Anything longer lies under a key of its own: Lua copies and hashes what goes through it."""
 
+_UNREADABLE_SECONDS = 3_600
+
+log = get_logger("dragoman.cluster")
+
 _FUNCTIONS = files("dragoman.live.shared") / "functions"
 _TIME = Struct("<d")
 
@@ -41,11 +46,24 @@ def _library(stem: str, *parts: str) -> FunctionLibrary:
 SHARD = _library("shard", "opening", "session", "job")
 CELL = _library("cell", "opening", "board", "attempt", "seat")
 DIRECTORY = _library("directory", "opening", "directory")
+CHECK = _library("check", "opening", "check")
 
 
 def unstored(what: str) -> DependencyDown:
     """A payload was not there when the operation that needs it came; nothing was done."""
     return DependencyDown(f"Redis did not keep {what}, perhaps for want of memory. Ask again.")
+
+
+def unreadable(key: bytes, field: bytes = b"") -> None:
+    """Say once in an hour that something is passed over; the operator's check removes it."""
+    where = (key + b" " + field).decode("utf-8", "backslashreplace").strip()
+    log.warning_limited(
+        "entry_unreadable",
+        key=where,
+        every_seconds=_UNREADABLE_SECONDS,
+        where=where,
+        remedy="dragoman cluster check --repair",
+    )
 
 
 class FunctionTag:

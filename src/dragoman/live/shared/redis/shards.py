@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from struct import Struct
 
 import msgspec
 
-from dragoman.errors import DependencyDown, DragomanError
+from dragoman.errors import DependencyDown, DragomanError, InternalError
 from dragoman.ids import (
     JOB_SHARDS,
     AttemptId,
@@ -39,9 +38,13 @@ from dragoman.live.shared.redis.server import (
     Answer,
     FunctionServer,
     FunctionTag,
+    unreadable,
     unstored,
 )
+from dragoman.observability import get_logger
 from dragoman.task_set import TaskSet
+
+log = get_logger("dragoman.cluster")
 
 _OPENING = Struct("<dB4I")
 _NEW_JOB = Struct("<4dBc")
@@ -492,17 +495,33 @@ class RedisShards:
 
     async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
         found: list[r.StoredJob] = []
+        failed: list[DependencyDown] = []
         # A few at a time: jobs that are placed meanwhile wait for no long list of answers.
         for start in range(0, len(shards), _SHARDS_AT_ONCE):
             some = shards[start : start + _SHARDS_AT_ONCE]
-            pages = await asyncio.gather(*(self._page_of_open(shard, _FIRST) for shard in some))
+            pages = await asyncio.gather(
+                *(self._page_of_open(shard, _FIRST) for shard in some), return_exceptions=True
+            )
             # Most shards have no open job.
             busy = [
                 self._due_in(shard, page, limit)
                 for shard, page in zip(some, pages, strict=True)
-                if page[0] != _FIRST or page[1]
+                if not isinstance(page, BaseException) and (page[0] != _FIRST or page[1])
             ]
-            found += chain.from_iterable(await asyncio.gather(*busy))
+            for answer in (*pages, *await asyncio.gather(*busy, return_exceptions=True)):
+                if isinstance(answer, DependencyDown):
+                    failed.append(answer)
+                elif isinstance(answer, BaseException):
+                    raise answer
+                elif isinstance(answer, tuple):
+                    found += answer
+        if failed and len(failed) >= len(shards):
+            raise failed[0]
+        if failed:
+            # One that cannot be read keeps no other waiting.
+            log.warning_limited(
+                "shards_not_swept", key="due", every_seconds=10, error=failed[0].message
+            )
         return tuple(found)
 
     def _page_of_open(self, shard: int, cursor: bytes) -> Future[Answer]:
@@ -518,9 +537,12 @@ class RedisShards:
         while True:
             cursor, fields = page
             for at in range(0, len(fields), 2):
-                (due_ms,) = _DUE.unpack(fields[at + 1])
-                if due_ms <= now_ms:
-                    found[JobId(fields[at].decode())] = due_ms
+                try:
+                    (due_ms,) = _DUE.unpack(fields[at + 1])
+                    if due_ms <= now_ms:
+                        found[JobId(fields[at].decode())] = due_ms
+                except packing.UNREADABLE:
+                    unreadable(self._open_keys[shard], fields[at])
             if cursor == _FIRST or len(found) >= limit:
                 break
             page = await self._page_of_open(shard, cursor)
@@ -533,8 +555,14 @@ class RedisShards:
         if where is None:
             return None
         shard, tag, record = where
-        answer = await self._server.call(tag, "due", (self._open_keys[shard], record), b"", job_id)
-        return packing.read_record(answer[1], answer[0]).job if answer else None
+        try:
+            answer = await self._server.call(
+                tag, "due", (self._open_keys[shard], record), b"", job_id
+            )
+            return packing.read_record(answer[1], answer[0]).job if answer else None
+        except (InternalError, *packing.UNREADABLE):
+            unreadable(record)
+            return None
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
