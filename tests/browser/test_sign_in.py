@@ -46,6 +46,10 @@ def test_a_viewer_signs_in_sees_the_page_that_was_wanted_and_no_action(
         assert "dgm_" not in stored
         assert "dgs_" not in stored
         assert console.page.evaluate("document.cookie") == ""
+        for page, shown in (("Settings", "server.port"), ("Audit log", "key.create")):
+            console.page.get_by_role("link", name=page, exact=True).click()
+            console.heading(page)
+            console.shows(shown)
         console.page.get_by_role("button", name="Sign out").click()
         console.heading("Sign in")
         console.go("/nodes")

@@ -36,7 +36,7 @@ class SettingList(BaseModel):
 
 
 def settings_router(services: Services) -> APIRouter:
-    """For operators alone: settings tell where files and other servers are."""
+    """For operators and viewers; who may not run the server need not know where its files are."""
     router = APIRouter(
         prefix=f"{PREFIX}/settings",
         tags=["settings"],

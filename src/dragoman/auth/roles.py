@@ -57,13 +57,7 @@ ALLOWED: Mapping[Role, frozenset[Permission]] = {
     ),
     Role.EVALUATOR: frozenset({Permission.DATASETS, Permission.EXPERIMENTS}),
     Role.OPERATOR: frozenset(Permission),
-    Role.VIEWER: frozenset(Permission)
-    - {
-        Permission.NODE_SOCKET,
-        Permission.SESSION_SOCKET,
-        Permission.AUDIT,
-        Permission.SETTINGS,
-    },
+    Role.VIEWER: frozenset(Permission) - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET},
 }
 """What each role may use. Operators may do everything."""
 

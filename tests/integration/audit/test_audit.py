@@ -135,9 +135,15 @@ def test_an_attempt_without_the_right_is_kept_and_one_without_a_key_is_not(
     assert operator.entries(subject="nobody") == []
 
 
-@pytest.mark.parametrize("role", ["viewer", "client", "evaluator", "node"])
-def test_only_operators_read_it(server: ServerProcess, role: str) -> None:
+@pytest.mark.parametrize("role", ["client", "evaluator", "node"])
+def test_others_do_not_read_it(server: ServerProcess, role: str) -> None:
     assert Holder(server, role).ask("GET", "/audit").status_code == 403
+
+
+def test_a_viewer_reads_it(server: ServerProcess, operator: Holder) -> None:
+    assert operator.ask("POST", "/nodes/for-viewers/drain").status_code == 404
+    [entry] = Holder(server, "viewer").entries(subject="for-viewers")
+    assert (entry["action"], entry["actor"]) == ("node.drain", operator.key_id)
 
 
 def test_keys_that_are_made_rotated_and_revoked_are_kept_without_the_key(

@@ -46,13 +46,8 @@ def test_operators_and_everyone_in_open_mode_may_do_everything() -> None:
         (Role.EVALUATOR, {Permission.DATASETS, Permission.EXPERIMENTS}),
         (
             Role.VIEWER,
-            set(Permission)
-            - {
-                Permission.NODE_SOCKET,
-                Permission.SESSION_SOCKET,
-                Permission.AUDIT,
-                Permission.SETTINGS,
-            },
+            # Everything that operators read; the sockets of nodes and sessions only act.
+            set(Permission) - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET},
         ),
     ],
 )
