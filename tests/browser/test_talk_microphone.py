@@ -23,6 +23,27 @@ from dragoman.audio import wav_bytes
 
 expect.set_options(timeout=PATIENCE_MS)
 
+# The microphone is slow to open, as where a browser asks its user first. Its tracks, and all that
+# the page sends, are remembered.
+SLOW_MICROPHONE = """
+window.tracks = [];
+const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+navigator.mediaDevices.getUserMedia = async (asked) => {
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  const stream = await open(asked);
+  window.tracks.push(...stream.getTracks());
+  return stream;
+};
+window.sent = [];
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (message) {
+  window.sent.push(JSON.parse(message));
+  send.call(this, message);
+};
+"""
+
+STATES_OF_TRACKS = "window.tracks.map((track) => track.readyState)"
+
 LONG_MS = 90_000
 """The words are said again every four seconds; of a busy machine some go unheard."""
 
@@ -96,6 +117,57 @@ def test_speech_into_a_microphone_is_recognised_translated_and_spoken_also_by_a_
             console.page.get_by_role("button", name="Speak").wait_for()
             node.close()  # while there is a server that it can leave
         console.complaints.clear()  # the browser told of the sockets that could not be opened
+
+
+@pytest.fixture
+def talking(browser: Browser, open_server: ServerProcess) -> Iterator[ConsolePage]:
+    """A page that talks to a server without nodes; its microphone is slow."""
+    with ConsolePage.opened(browser, open_server.url, permissions=["microphone"]) as console:
+        console.page.add_init_script(SLOW_MICROPHONE)
+        console.go("/talk")
+        console.heading("Talk")
+        yield console
+
+
+def tracks(console: ConsolePage) -> list[str]:
+    """The state of every microphone that the page was given so far."""
+    found: list[str] = console.page.evaluate(STATES_OF_TRACKS)
+    return found
+
+
+def test_a_microphone_that_opens_after_its_page_was_left_is_closed_and_not_heard(
+    talking: ConsolePage,
+) -> None:
+    talking.page.get_by_role("button", name="Speak").click()
+    talking.page.get_by_role("link", name="Nodes").click()
+    talking.heading("Nodes")
+    eventually(lambda: tracks(talking) == ["ended"], "the microphone is given, and closed")
+    assert talking.page.evaluate("sent.filter(({type}) => type === 'session_init')") == []
+
+
+def test_speak_that_is_pressed_twice_opens_one_microphone_which_stop_closes(
+    talking: ConsolePage,
+) -> None:
+    talking.page.get_by_role("button", name="Speak").dblclick()
+    talking.page.get_by_role("button", name="Stop").click()
+    expect(talking.page.get_by_role("button", name="Speak")).to_be_enabled()
+    assert tracks(talking) == ["ended"]
+
+
+def test_stop_stops_also_after_the_language_was_changed(talking: ConsolePage) -> None:
+    def is_spoken_in(language: str) -> None:
+        languages = "sent.flatMap(({src_lang}) => src_lang ?? [])"
+        eventually(
+            lambda: talking.page.evaluate(languages)[-1:] == [language], f"it hears {language}"
+        )
+
+    talking.page.get_by_role("button", name="Speak").click()
+    is_spoken_in("en")
+    talking.page.get_by_label("From").fill("fr")
+    is_spoken_in("fr")
+    talking.page.get_by_role("button", name="Stop").click()
+    expect(talking.page.get_by_role("button", name="Speak")).to_be_enabled()
+    assert tracks(talking) == ["ended"]
 
 
 def test_pauses_may_be_found_by_the_server(browser: Browser, local_server: ServerProcess) -> None:

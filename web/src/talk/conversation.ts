@@ -13,7 +13,8 @@ import {
   type MicrophoneRefusal,
 } from "./microphone";
 import { bytesOf, type Speaker } from "./speaker";
-import { levelOf, SpeechGate, ungated, type Gate } from "./speech-gate";
+import { levelOf, SpeechGate, ungated, type Gate, type SpeechPiece } from "./speech-gate";
+import { isLanguage } from "./languages";
 import type { PauseFinder } from "./talk-search";
 import { lineId, withPartial, withResult, withText, type Transcript } from "./transcript";
 
@@ -24,17 +25,25 @@ export interface ConversationOptions {
   pauses: PauseFinder;
 }
 
+/** Whether a session can be opened with these languages: none is empty, or half typed. */
+export function hasLanguages({ srcLang, tgtLangs }: ConversationOptions): boolean {
+  return isLanguage(srcLang) && tgtLangs.length > 0 && tgtLangs.every(isLanguage);
+}
+
 /** What conversations on one page share: when they began, and one voice at a time. */
 export interface TalkRoom {
   speaker: Speaker;
   beganAt: number;
 }
 
+/** A browser may take its time to open a microphone: it asks its user first. */
+export type MicrophoneState = "off" | "opening" | "on";
+
 /** What a page shows of a conversation. */
 export interface ConversationView {
   lines: Transcript;
   state: SessionState;
-  isListening: boolean;
+  microphone: MicrophoneState;
   /** How loud the microphone is, from 0 to 1. */
   level: number;
   /** What the server refused, in its words, or why there is no microphone. */
@@ -44,47 +53,62 @@ export interface ConversationView {
 export const NOTHING_YET: ConversationView = {
   lines: [],
   state: "closed",
-  isListening: false,
+  microphone: "off",
   level: 0,
   problem: null,
 };
 
 type Kind = "text" | "speech";
 
+/** A microphone that is open or being opened, and what lets its speech through. */
+interface Listening {
+  gate: Gate;
+  microphone: Promise<Microphone>;
+}
+
 /** Sessions are numbered over all conversations of the page: each numbers its utterances from 0. */
 let runs = 0;
 
-/** Speech and texts of one person: a session for each, a microphone, a transcript. */
+/**
+ * Speech and texts of one person: a session for each, a microphone, a transcript. It lasts as long
+ * as the page; in other languages it goes on with other sessions.
+ */
 export class Conversation {
-  private readonly options: ConversationOptions;
-  private show: (view: ConversationView) => void;
+  private options: ConversationOptions;
+  private readonly show: (view: ConversationView) => void;
   private readonly room: TalkRoom;
   private readonly sessions = new Map<Kind, { session: Session; run: number }>();
-  private gate: Gate = new SpeechGate();
-  private microphone: Microphone | null = null;
-  private view: ConversationView;
+  private listening: Listening | null = null;
+  private hasEnded = false;
+  private view: ConversationView = { ...NOTHING_YET, state: "connecting" };
 
-  /** The lines are those of the conversation before, in other languages. */
   constructor(
     room: TalkRoom,
     options: ConversationOptions,
     show: (view: ConversationView) => void,
-    lines: Transcript,
   ) {
     this.room = room;
     this.options = options;
     this.show = show;
-    this.view = { ...NOTHING_YET, state: "connecting", lines };
   }
 
-  isFor({ srcLang, tgtLangs, speaks, pauses }: ConversationOptions): boolean {
-    const own = this.options;
-    return (
-      own.srcLang === srcLang &&
-      own.speaks === speaks &&
-      own.pauses === pauses &&
-      own.tgtLangs.join() === tgtLangs.join()
-    );
+  /**
+   * Go on as it is asked for now. Other languages, and another one who finds the pauses, take other
+   * sessions; a microphone that is open stays open, and is heard by those.
+   */
+  adopt(options: ConversationOptions): void {
+    const before = this.options;
+    this.options = options;
+    const isSame =
+      before.srcLang === options.srcLang &&
+      before.pauses === options.pauses &&
+      before.tgtLangs.join() === options.tgtLangs.join();
+    if (isSame) return;
+    if (this.listening !== null) {
+      this.send(this.listening.gate.close());
+      this.listening.gate = this.newGate();
+    }
+    this.closeSessions();
   }
 
   say(said: string): void {
@@ -96,48 +120,78 @@ export class Conversation {
   }
 
   async toggleMicrophone(): Promise<void> {
-    if (this.microphone === null) await this.listen();
-    else await this.stopListening();
+    if (this.view.microphone === "off") await this.listen();
+    else if (this.view.microphone === "on") await this.stopListening();
   }
 
   private async listen(): Promise<void> {
-    this.gate = this.options.pauses === "server" ? ungated() : new SpeechGate();
+    if (this.hasEnded || this.listening !== null) return;
+    const listening: Listening = {
+      gate: this.newGate(),
+      microphone: openMicrophone((samples) => {
+        if (this.listening === listening) this.hear(listening.gate, samples);
+      }),
+    };
+    this.listening = listening;
+    this.change({ microphone: "opening", problem: null });
     try {
-      this.microphone = await openMicrophone((samples) => {
-        this.hear(samples);
-      });
-      this.change({ isListening: true, problem: null });
+      await listening.microphone;
+      if (this.listening === listening) this.change({ microphone: "on" });
     } catch (error) {
+      if (this.listening !== listening) return;
+      this.listening = null;
       const said = error instanceof Error ? error.message : String(error);
       const isRefused = error instanceof MicrophoneRefused;
-      this.change({ problem: isRefused ? { microphone: error.refusal } : { said } });
+      const problem = isRefused ? { microphone: error.refusal } : { said };
+      this.change({ microphone: "off", problem });
     }
   }
 
+  /** Nothing is heard or shown any more. */
   async end(): Promise<void> {
-    // From now on the page shows another conversation, or nothing.
-    this.show = () => undefined;
-    await this.stopListening();
-    for (const { session } of this.sessions.values()) session.close();
-    this.sessions.clear();
+    this.hasEnded = true;
+    const stopped = this.stopListening();
+    // The browser may still be asking for the microphone: sessions do not wait for the answer.
+    this.closeSessions();
+    await stopped;
   }
 
   async stopListening(): Promise<void> {
-    if (this.microphone === null) return;
-    const microphone = this.microphone;
-    this.microphone = null;
-    for (const piece of this.gate.close()) {
-      this.sessions.get("speech")?.session.sendAudio(piece.samples, piece.isFinal);
-    }
-    this.change({ isListening: false, level: 0 });
-    await microphone.close();
+    const listening = this.listening;
+    if (listening === null) return;
+    this.listening = null;
+    this.send(listening.gate.close());
+    this.change({ microphone: "off", level: 0 });
+    // One that is still being opened is closed as soon as the browser gives it.
+    const microphone = await listening.microphone.catch(() => null);
+    await microphone?.close();
   }
 
-  private hear(samples: Int16Array<ArrayBuffer>): void {
+  private newGate(): Gate {
+    return this.options.pauses === "server" ? ungated() : new SpeechGate();
+  }
+
+  private hear(gate: Gate, samples: Int16Array<ArrayBuffer>): void {
     this.change({ level: levelOf(samples) });
-    for (const piece of this.gate.hear(samples)) {
-      this.session("speech").session.sendAudio(piece.samples, piece.isFinal);
+    const pieces = gate.hear(samples);
+    // Languages that are being typed are none yet: what is said meanwhile has no session.
+    if (pieces.length === 0 || !hasLanguages(this.options)) return;
+    this.session("speech");
+    this.send(pieces);
+  }
+
+  /** Send speech, where there is a session for it. */
+  private send(pieces: readonly SpeechPiece[]): void {
+    for (const piece of pieces) {
+      this.sessions.get("speech")?.session.sendAudio(piece.samples, piece.isFinal);
     }
+  }
+
+  private closeSessions(): void {
+    const closing = [...this.sessions.values()];
+    this.sessions.clear();
+    for (const { session } of closing) session.close();
+    if (closing.length > 0) this.change({ state: "closed" });
   }
 
   private session(kind: Kind): { session: Session; run: number } {
@@ -147,11 +201,12 @@ export class Conversation {
     const { srcLang, tgtLangs, pauses } = this.options;
     const vad = pauses === "server" ? "webrtc" : "off";
     const idOf = (index: number) => lineId(kind, run, index);
+    const isCurrent = () => this.sessions.get(kind)?.run === run;
     const session = new Session(
       { url: location.origin.replace(/^http/, "ws"), srcLang, tgtLangs, vad },
       {
         onState: (state) => {
-          this.change({ state });
+          if (isCurrent()) this.change({ state });
         },
         onPartial: (partial: AsrPartial) => {
           const id = idOf(partial.utterance_index);
@@ -164,9 +219,11 @@ export class Conversation {
           this.change({ problem: { said: error.message } });
         },
         onEnd: (reason) => {
+          // One that was closed here is no longer among the sessions.
+          if (!isCurrent()) return;
           this.sessions.delete(kind);
-          if (kind === "speech" && this.view.isListening) void this.stopListening();
-          if (reason !== "closed by the client") this.change({ problem: { said: reason } });
+          if (kind === "speech") void this.stopListening();
+          this.change({ problem: { said: reason } });
         },
       },
     );
@@ -188,6 +245,6 @@ export class Conversation {
 
   private change(changed: Partial<ConversationView>): void {
     this.view = { ...this.view, ...changed };
-    this.show(this.view);
+    if (!this.hasEnded) this.show(this.view);
   }
 }

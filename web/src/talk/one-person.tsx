@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { answerOf, api } from "../api/client";
 import { useText } from "../messages/text";
+import { hasLanguages } from "./conversation";
 import { LineCard } from "./line-card";
 import { hasMicrophone } from "./microphone";
 import {
@@ -23,10 +24,11 @@ export function OnePerson({ pauses }: { pauses: PauseFinder }) {
   const [tgtLangs, setTgtLangs] = useState<string[]>(["es"]);
   const [speaks, setSpeaks] = useState(true);
   const room = useTalkRoom();
-  const { view, begun } = useConversation(room, { srcLang, tgtLangs, speaks, pauses });
+  const asked = { srcLang, tgtLangs, speaks, pauses };
+  const { view, begun } = useConversation(room, asked);
   const served = useQuery({ queryKey: ["pools"], queryFn: servedLanguages, retry: false });
   const known = [...new Set([...(served.data ?? []), ...tgtLangs])].sort();
-  const disabled = tgtLangs.length === 0;
+  const disabled = !hasLanguages(asked);
   return (
     <Stack>
       <Group align="end">

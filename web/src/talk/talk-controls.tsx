@@ -9,18 +9,34 @@ import { TRANSCRIPT_FORMATS, transcriptFile, type Transcript } from "./transcrip
 
 interface MicrophoneProps {
   view: ConversationView;
+  /** Whether speech cannot begin now; who speaks can always stop. */
   disabled: boolean;
   onToggle: () => void;
 }
 
+const MICROPHONE_LABELS = {
+  off: "startMicrophone",
+  opening: "openingMicrophone",
+  on: "stopMicrophone",
+} as const;
+
 export function MicrophoneControl({ view, disabled, onToggle }: MicrophoneProps) {
   const text = useText();
+  const { microphone, level } = view;
+  // A disabled button would lose the focus of those who use the keyboard.
+  const isOpening = microphone === "opening";
   return (
     <Group wrap="nowrap">
-      <Button color={view.isListening ? "red" : "blue"} disabled={disabled} onClick={onToggle}>
-        {text(view.isListening ? "stopMicrophone" : "startMicrophone")}
+      <Button
+        color={microphone === "on" ? "red" : "blue"}
+        disabled={disabled && microphone === "off"}
+        aria-disabled={isOpening}
+        {...(isOpening && { "data-disabled": true })}
+        onClick={isOpening ? undefined : onToggle}
+      >
+        {text(MICROPHONE_LABELS[microphone])}
       </Button>
-      <Progress flex={1} maw={160} value={view.level * 400} aria-label={text("level")} />
+      <Progress flex={1} maw={160} value={level * 400} aria-label={text("level")} />
     </Group>
   );
 }

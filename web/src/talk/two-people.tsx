@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 
 import { useFormats } from "../app/formats";
 import { useText } from "../messages/text";
-import type { ConversationView } from "./conversation";
+import { hasLanguages, type ConversationView } from "./conversation";
 import { Said, stagesOf, Translated } from "./line-card";
 import { hasMicrophone } from "./microphone";
 import {
@@ -26,15 +26,24 @@ export function TwoPeople({ pauses }: { pauses: PauseFinder }) {
   const [nearLang, setNearLang] = useState("en");
   const room = useTalkRoom();
   const speaks = true;
-  const far = useConversation(room, { srcLang: farLang, tgtLangs: [nearLang], speaks, pauses });
-  const near = useConversation(room, { srcLang: nearLang, tgtLangs: [farLang], speaks, pauses });
+  const farAsked = { srcLang: farLang, tgtLangs: [nearLang], speaks, pauses };
+  const nearAsked = { srcLang: nearLang, tgtLangs: [farLang], speaks, pauses };
+  const far = useConversation(room, farAsked);
+  const near = useConversation(room, nearAsked);
+  const disabled = !hasLanguages(nearAsked);
   const lines = merged(far.view.lines, near.view.lines);
   return (
     <Stack>
       {!hasMicrophone() && <NoMicrophone />}
       <div className="talk-halves">
-        <Half who={2} lang={farLang} setLang={setFarLang} own={far} other={near} lines={lines} />
-        <Half who={1} lang={nearLang} setLang={setNearLang} own={near} other={far} lines={lines} />
+        <Half
+          {...{ lines, disabled }}
+          {...{ who: 2, lang: farLang, setLang: setFarLang, own: far, other: near }}
+        />
+        <Half
+          {...{ lines, disabled }}
+          {...{ who: 1, lang: nearLang, setLang: setNearLang, own: near, other: far }}
+        />
       </div>
       <TranscriptDownloads lines={lines} />
     </Stack>
@@ -48,9 +57,11 @@ interface HalfProps {
   own: OneConversation;
   other: OneConversation;
   lines: readonly Line[];
+  /** Whether a language is missing, so that nothing can be said. */
+  disabled: boolean;
 }
 
-function Half({ who, lang, setLang, own, other, lines }: HalfProps) {
+function Half({ who, lang, setLang, own, other, lines, disabled }: HalfProps) {
   const text = useText();
   return (
     <section
@@ -71,7 +82,7 @@ function Half({ who, lang, setLang, own, other, lines }: HalfProps) {
         {hasMicrophone() && (
           <MicrophoneControl
             view={own.view}
-            disabled={lang === ""}
+            disabled={disabled}
             onToggle={() => {
               // Both would hear each other: the one who begins to speak has the microphone.
               void other.stopListening().then(() => own.begun().toggleMicrophone());
@@ -80,7 +91,7 @@ function Half({ who, lang, setLang, own, other, lines }: HalfProps) {
         )}
       </div>
       <WriteForm
-        disabled={lang === ""}
+        disabled={disabled}
         onSay={(said) => {
           own.begun().say(said);
         }}

@@ -25,7 +25,7 @@ export function useTalkRoom(): () => TalkRoom {
 
 export interface OneConversation {
   view: ConversationView;
-  /** The conversation as it is asked for now; begun, or begun anew in other languages. */
+  /** The conversation, begun when something is first said. */
   begun: () => Conversation;
   stopListening: () => Promise<void>;
 }
@@ -34,6 +34,9 @@ export interface OneConversation {
 export function useConversation(room: () => TalkRoom, asked: ConversationOptions): OneConversation {
   const [view, setView] = useState(NOTHING_YET);
   const conversation = useRef<Conversation | null>(null);
+  useEffect(() => {
+    conversation.current?.adopt(asked);
+  });
   useEffect(
     () => () => {
       void conversation.current?.end();
@@ -41,13 +44,7 @@ export function useConversation(room: () => TalkRoom, asked: ConversationOptions
     },
     [],
   );
-  const begun = () => {
-    if (!conversation.current?.isFor(asked)) {
-      void conversation.current?.end();
-      conversation.current = new Conversation(room(), asked, setView, view.lines);
-    }
-    return conversation.current;
-  };
+  const begun = () => (conversation.current ??= new Conversation(room(), asked, setView));
   const stopListening = async () => {
     await conversation.current?.stopListening();
   };
