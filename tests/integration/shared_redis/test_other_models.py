@@ -24,6 +24,7 @@ pytestmark = pytest.mark.redis
 
 EPOCH = 7
 SLOTS = 3
+FOR_EVER = -1
 
 
 class FirstModel:
@@ -159,6 +160,16 @@ def test_nodes_are_copied_once(before: FirstModel) -> None:
     before.bench(before.bench.ledger.forget(NodeId("n-1"), EPOCH))
     before.start()
     assert before.bench(before.bench.ledger.lookup(NodeId("n-1"))) is None
+
+
+def test_a_forgotten_node_does_not_come_back_after_any_time(before: FirstModel) -> None:
+    before.start()
+    mark = f"{before.prefix}:m2:{{directory}}:copied"
+    assert before.server.pttl(mark) == FOR_EVER
+    # As an earlier version left it.
+    before.server.pexpire(mark, 60_000)
+    before.start()
+    assert before.server.pttl(mark) == FOR_EVER
 
 
 def test_a_copy_that_was_cut_off_is_finished_at_the_next_start(before: FirstModel) -> None:

@@ -70,11 +70,14 @@ class RedisDirectory:
         return None if cell < 0 else cell
 
     async def was_copied(self) -> bool:
-        """Whether the nodes of another model have been entered here."""
-        return bool(await self._server.plain(self._tag, "EXISTS", self._tag.key("copied")))
+        """Whether the nodes of another model have been entered here; from now on for good."""
+        # Some versions gave the mark a time to live.
+        return bool(
+            await self._server.plain(self._tag, "GETEX", self._tag.key("copied"), "PERSIST")
+        )
 
-    async def set_copied(self, life_ms: int) -> None:
-        await self._server.plain(self._tag, "SET", self._tag.key("copied"), "1", "PX", life_ms)
+    async def set_copied(self) -> None:
+        await self._server.plain(self._tag, "SET", self._tag.key("copied"), "1")
 
     async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale:
         terms = _EPOCH.pack(epoch) + names(node_id)

@@ -145,7 +145,8 @@ FAMILIES = (
         "string",
         "that the nodes of an older data model have been copied over",
         "a few bytes",
-        "30 days",
+        "none: the older model's nodes stay, too, and are not to come back",
+        for_ever=True,
     ),
     KeyFamily(
         "directory",

@@ -3,7 +3,8 @@
 Two models share no key, so two instances of different models would not know of each other, and
 would both think that a node is theirs alone. So an instance does not start beside another model's.
 When none is there, what the first model kept of nodes is copied over, once: to whom a name
-belongs, and what an operator has drained. Nothing of the other model is changed.
+belongs, and what an operator has drained. Nothing of the other model is changed, and its directory
+stays for ever, so it is remembered for ever that this was done.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ _MODELS_KNOWN = 9
 """A later model than these checks for this one itself."""
 
 _PAGE = 500
-_LIFE_MS = 30 * 24 * 3_600_000
-"""How long it is remembered that nodes were copied: by then the first model's are forgotten."""
-
 _SAFE = ":/@+ "
 """What stands for itself in the tag of an instance."""
 
@@ -73,7 +71,7 @@ class OtherModels:
         first, copied = _FirstModel(self._caller, self._prefix), 0
         async for node in first.nodes():
             copied += await self._copy(node)
-        await self._directory.set_copied(_LIFE_MS)
+        await self._directory.set_copied()
         if copied:
             log.info("nodes_copied", count=copied, model=MODEL)
         return copied
