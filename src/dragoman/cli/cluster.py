@@ -90,10 +90,27 @@ def check_command(
     Reads Redis itself, by the settings; the instances may go on working. Exit code 1 when
     something does not fit, or could not be repaired.
     """
-    # Needs the extra `cluster`, which other commands do without.
+    # Needs the extra `cluster`, which other commands do without, and the database.
+    from dragoman.auth import DEFAULT_TENANT
+    from dragoman.cli.audited import entry_of, record_afterwards
     from dragoman.cli.cluster_check import check_cluster
+    from dragoman.settings import load_settings
 
     report = check_cluster(config, repair=repair, wait_seconds=wait)
+    record_afterwards(
+        load_settings(config).settings.store.database_url,
+        [
+            entry_of(
+                "cluster.repair",
+                subject=each.subject,
+                tenant=DEFAULT_TENANT,
+                damage=each.damage.value,
+                found=each.found,
+            )
+            for each in report.findings
+            if each.repaired
+        ],
+    )
     if json:
         print_json(report)
     else:

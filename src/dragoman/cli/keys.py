@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -16,6 +14,7 @@ from typing import Annotated
 import typer
 
 from dragoman.auth import DEFAULT_TENANT, KeyRecord, KeyStore, Role
+from dragoman.cli.audited import actor
 from dragoman.cli.db import ConfigOption, DataDirOption, settings_for
 from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.clock import SystemClock
@@ -154,15 +153,7 @@ async def _revoke(key_id: str, database_url: str, as_json: bool) -> None:
 @asynccontextmanager
 async def _keys(database_url: str) -> AsyncIterator[KeyStore]:
     async with await open_store(database_url) as store:
-        yield KeyStore(store, SystemClock(), secrets.SystemRandom(), _actor())
-
-
-def _actor() -> str:
-    """Who runs this command, as the audit log tells it."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a user without a name, as in many containers
-        return f"cli:{os.getuid()}"
+        yield KeyStore(store, SystemClock(), secrets.SystemRandom(), actor())
 
 
 def _seconds(text: str) -> float:

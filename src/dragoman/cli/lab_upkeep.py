@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Annotated
 
+import msgspec
 import typer
 
 from dragoman.api import PaceView, WorkersView, WorkerView
+from dragoman.audit import insert_entry
+from dragoman.cli.audited import entry_of
 from dragoman.cli.db import ConfigOption, settings_for
 from dragoman.cli.db import DataDirOption as DataFolderOption
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
@@ -285,7 +288,11 @@ async def _quotas(
         named = TenantId(tenant)
         if setting is not None:
             before = quotas.find_quota(connection, named) if keeps else Quota()
-            quotas.set_quota(connection, named, setting.over(before))
+            wanted = setting.over(before)
+            quotas.set_quota(connection, named, wanted)
+            action = "quota.set" if keeps else "quota.clear"
+            told = entry_of(action, subject=named, tenant=named, **msgspec.structs.asdict(wanted))
+            insert_entry(connection, told)
         return [_usage(connection, named, settings)]
 
     async with await open_store(database_url) as store:
@@ -314,8 +321,21 @@ async def _prune(
     if check(database_url).state is SchemaStatus.EMPTY:
         return []  # no server has run on it yet
     async with await open_store(database_url) as store:
-        work = surplus if dry_run else prune
-        return [one async for one in work(store, retention)]
+        found = surplus(store, retention) if dry_run else prune(store, retention, _note_removal)
+        return [one async for one in found]
+
+
+def _note_removal(connection: StoreConnection, one: EndedExperiment) -> None:
+    insert_entry(
+        connection,
+        entry_of(
+            "experiment.delete",
+            subject=one.experiment_id,
+            tenant=one.tenant,
+            by="lab prune",
+            name=one.name,
+        ),
+    )
 
 
 def _shown(one: EndedExperiment) -> dict[str, str]:

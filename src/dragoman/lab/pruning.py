@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import EndedExperiment, pruning, read_now_ms, removing
-from dragoman.store import Store
+from dragoman.store import Store, StoreConnection
 
 __all__ = ["EndedExperiment", "Retention", "prune", "surplus"]
 
 DAY_MS = 24 * 3600 * 1000
 EXPERIMENTS_AT_ONCE = 100
+
+Note = Callable[[StoreConnection, EndedExperiment], None]
+"""Told of an experiment that is being removed."""
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -55,13 +58,24 @@ async def surplus(store: Store, retention: Retention) -> AsyncIterator[EndedExpe
             tenant = await store.read(lambda c: pruning.next_tenant(c, of_tenant))  # noqa: B023
 
 
-async def prune(store: Store, retention: Retention) -> AsyncIterator[EndedExperiment]:
+async def prune(
+    store: Store, retention: Retention, note: Note | None = None
+) -> AsyncIterator[EndedExperiment]:
     """Remove what the rule does not keep, and tell each experiment once it is gone.
+
+    note: keeps something of a removal, in its transaction.
 
     Its rows go some at a time, so that others get their turn. What is left when the process is
     killed in between is removed when a lab starts, or by the next to prune.
     """
     for one in [found async for found in surplus(store, retention)]:
-        if await store.write(lambda c: pruning.delete_if_over(c, one)):  # noqa: B023
+        if await store.write(lambda c: _delete(c, one, note)):  # noqa: B023
             await finish_removal(store, removing.RemovedKind.EXPERIMENT, one.experiment_id)
             yield one
+
+
+def _delete(connection: StoreConnection, one: EndedExperiment, note: Note | None) -> bool:
+    is_deleted = pruning.delete_if_over(connection, one)
+    if is_deleted and note is not None:
+        note(connection, one)
+    return is_deleted

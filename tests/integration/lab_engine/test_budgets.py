@@ -21,6 +21,7 @@ from tests.integration.lab_engine.laboratory import (
 from typer.testing import CliRunner
 
 from dragoman import lab
+from dragoman.audit import AuditEntry, AuditFilter, AuditStore
 from dragoman.cli.lab_upkeep import app
 from dragoman.errors import BudgetExceeded, InvalidMessage, QuotaExceeded
 from dragoman.ids import TenantId, new_id
@@ -38,6 +39,7 @@ from dragoman.lab.model import (
 from dragoman.lab.plugins import Context
 from dragoman.lab.repository import quotas, spending
 from dragoman.lab.states import RunMode, RunStatus
+from dragoman.store import open_store
 
 SEED = 20_261_117
 CONCURRENCY = 32
@@ -390,3 +392,17 @@ def test_limits_of_a_tenant_are_set_shown_and_cleared_by_hand(tmp_path: Path) ->
     assert ask() == []
     for bad in (["--tokens", "5"], ["acme", "--clear", "--tokens", "5"], ["acme", "--cost", "inf"]):
         assert CliRunner().invoke(app, ["quota", *bad, *where]).exit_code == 2, bad
+
+    async def entries() -> list[AuditEntry]:
+        url = f"sqlite:///{tmp_path / 'data' / 'dragoman.db'}"
+        async with await open_store(url) as store:
+            return await AuditStore(store).page(10, AuditFilter(subject="acme"))
+
+    kept = asyncio.run(entries())
+    assert {one.actor.partition(":")[0] for one in kept} == {"cli"}
+    told = [(one.action, one.facts) for one in reversed(kept)]
+    assert told == [
+        ("quota.set", {"tokens": 5_000}),
+        ("quota.set", {"running_experiments": 3, "tokens": 5_000, "cost": 2.5}),
+        ("quota.clear", {}),
+    ]

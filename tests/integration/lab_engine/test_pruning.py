@@ -22,6 +22,7 @@ from tests.integration.lab_engine.laboratory import (
 from tests.integration.lab_engine.targets import touch
 from typer.testing import CliRunner
 
+from dragoman.audit import AuditEntry, AuditFilter, AuditStore
 from dragoman.cli.lab_upkeep import app
 from dragoman.clock import SystemClock
 from dragoman.lab.cleaning import Cleaner
@@ -30,7 +31,7 @@ from dragoman.lab.pruning import DAY_MS, Retention, prune, surplus
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import datasets, pruning, removing, spending
 from dragoman.lab.states import RunStatus
-from dragoman.store import Store
+from dragoman.store import Store, open_store
 
 ITEMS = 12
 OLD = Retention(days=30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,6 +19,12 @@ OpenBench = Callable[..., Bench]
 SEED = 20_261_117
 
 _prefixes = count()
+
+
+@pytest.fixture(autouse=True)
+def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands keep what they did in a database: not in that of who runs the tests."""
+    monkeypatch.setenv("DRAGOMAN_SERVER__DATA_DIR", str(tmp_path / "data"))
 
 
 @pytest.fixture
