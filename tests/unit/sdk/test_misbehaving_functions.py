@@ -6,13 +6,16 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from tests.unit.sdk.scene import Scene, play, settle
 
 from dragoman.errors import InvalidMessage
-from dragoman.live.protocol import JobResult, NodeHeartbeat
+from dragoman.live.protocol import JobPartial, JobResult, NodeHeartbeat, Timings, Usage
 from dragoman.sdk import Answer, Event, Job, JobFailed
 from dragoman.sdk.node.work import as_work
 
@@ -205,3 +208,137 @@ def test_a_plain_function_without_a_thread_ends_its_job_and_not_the_node() -> No
     assert [result.success for result in results] == [True, False]
     assert results[1].error is not None
     assert "tried to end the program" in results[1].error.message
+
+
+class Confidence:
+    """A scalar as numpy and torch have them: a value with a shape, and `item`."""
+
+    shape = ()
+
+    def item(self) -> float:
+        return 0.9
+
+
+class Words(str):
+    """A text of another library's class, as numpy's is."""
+
+
+class Milliseconds(float):
+    """A number of another library's class."""
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"extra": {"confidence": Confidence()}}, {"extra": {"confidence": 0.9}}),
+        ({"extra": MappingProxyType({"a": Fraction(1, 2)})}, {"extra": {"a": 0.5}}),
+        ({"text_translated": Words("hola")}, {"text_translated": "hola"}),
+        ({"quality_score": Milliseconds(0.5)}, {"quality_score": 0.5}),
+        ({"tts_audio": bytearray(b"\x00\x01")}, {"tts_audio": b"\x00\x01"}),
+        (
+            {"timings": {"nmt_ms": 1, "total_ms": 2}},
+            {"timings": Timings(nmt_ms=1.0, total_ms=2.0)},
+        ),
+        (
+            {"timings": Timings(nmt_ms=Milliseconds(3), total_ms=4.0)},
+            {"timings": Timings(nmt_ms=3.0, total_ms=4.0)},
+        ),
+    ],
+)
+def test_values_of_other_libraries_are_sent_as_the_plain_ones_that_they_stand_for(
+    given: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    async def translate(job: Job) -> Answer:
+        return Answer(**given)
+
+    [result] = play(one_job, work=translate, slots=1).scheduler.all(JobResult)
+    assert result.success
+    assert {name: getattr(result, name) for name in sent} == sent
+
+
+class Evil:
+    """An object that raises whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"extra": {"model": object()}}, "extra"),
+        ({"extra": {"model": Evil()}}, "extra"),
+        ({"extra": Confidence()}, "extra"),
+        ({"extra": {"at": datetime(2026, 1, 1, tzinfo=UTC)}}, "extra"),
+        ({"timings": 5}, "timings"),
+        ({"timings": Timings(nmt_ms="soon")}, "timings.nmt_ms"),  # type: ignore[arg-type]
+        ({"usage": Usage(characters=-1)}, "usage.characters"),
+        ({"text_translated": object()}, "text_translated"),
+        ({"tts_audio": "bm90Ynl0ZXM="}, "tts_audio"),
+    ],
+)
+def test_an_answer_that_cannot_be_sent_names_its_field_and_frees_the_slot(
+    given: dict[str, Any], field: str, told: pytest.LogCaptureFixture
+) -> None:
+    async def translate(job: Job) -> Answer:
+        if job.job_id == "job-0":
+            return Answer(**given)
+        return Answer(text_translated="hola")
+
+    async def script(scene: Scene) -> None:
+        await one_job(scene)
+        scene.scheduler.assign("job-1")
+        await scene.scheduler.hears(JobResult, 2)
+
+    first, second = play(script, work=translate, slots=1).scheduler.all(JobResult)
+    assert first.error is not None
+    assert first.error.message.startswith(f"The Answer cannot be sent: `{field}`: ")
+    assert any(f"`{field}`" in line and "job-0" in line for line in said(told))
+    assert second.success
+
+
+class Careless(JobFailed):
+    """A failure that was never set up: its `error` is missing."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_a_failure_that_cannot_be_read_is_an_end_like_any_other(
+    told: pytest.LogCaptureFixture,
+) -> None:
+    async def translate(job: Job) -> Answer:
+        raise Careless
+
+    [result] = play(one_job, work=translate, slots=1).scheduler.all(JobResult)
+    assert result.error is not None
+    assert result.error.code == "INTERNAL_ERROR"
+    assert "AttributeError" in result.error.message
+    assert any("job-0" in line and "AttributeError" in line for line in said(told))
+
+
+def test_partial_words_of_another_class_are_sent_as_text_and_others_refused() -> None:
+    async def translate(job: Job) -> Answer:
+        job.partial(Words("ho"))
+        job.partial(5)  # type: ignore[arg-type]
+        return Answer(text_translated="hola")
+
+    scene = play(one_job, work=translate)
+    [partial] = scene.scheduler.all(JobPartial)
+    [result] = scene.scheduler.all(JobResult)
+    assert partial.text == "ho"
+    assert result.error is not None
+    assert "`text` of a partial is 5; give a text" in result.error.message
+
+
+def test_a_message_without_a_form_on_the_wire_does_not_end_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.scheduler.hears(NodeHeartbeat)
+        scene.node.leave(Words("a reason"))  # said at once, as a message
+        await settle()
+
+    scene = play(script)
+    assert len(scene.scheduler.heard) == 1
+    assert "message_not_sent" in caplog.text

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from dragoman.errors import InvalidMessage
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.protocol import (
     ErrorInfo,
@@ -15,7 +16,7 @@ from dragoman.live.protocol import (
     ModelNotAvailable,
     RunningJob,
 )
-from dragoman.sdk.node.job import Answer
+from dragoman.sdk.node.job import Answer, shortened
 
 Outcome = JobResult | ModelNotAvailable
 """The message that ends an attempt."""
@@ -73,7 +74,9 @@ class Attempt:
         return self.called_off is not None
 
     def partial(self, text: str, is_final: bool) -> None:
-        message = JobPartial(self.job_id, self.attempt_id, text, is_final)
+        if type(text) is not str:
+            text = _plain_text(text)
+        message = JobPartial(self.job_id, self.attempt_id, text, bool(is_final))
         if threading.get_ident() == self._thread_id:
             self._say_partial(message)
         else:
@@ -82,6 +85,12 @@ class Attempt:
     def _say_partial(self, message: JobPartial) -> None:
         if self.outcome is None:  # nothing comes after the end
             self._say(message)
+
+
+def _plain_text(text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidMessage(f"`text` of a partial is {shortened(text)}; give a text")
+    return str.__str__(text)
 
 
 class Hand:

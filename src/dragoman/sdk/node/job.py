@@ -100,7 +100,7 @@ class JobFailed(DragomanError):
             )
         words = str(message or "no message was given")
         super().__init__(words, details=details)
-        self.error = ErrorInfo(code=code, message=words, retryable=retryable, details=details)
+        self.error = ErrorInfo(str.__str__(code), words, retryable=bool(retryable), details=details)
 
 
 class WrongAnswer(DragomanError):

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.errors import InvalidMessage, PayloadTooLarge
+from dragoman.errors import DragomanError, InvalidMessage, PayloadTooLarge
 from dragoman.live.protocol import Message, NodeHeartbeat
 from dragoman.observability import get_logger
 from dragoman.sdk.connecting import NodeLink
@@ -18,8 +18,9 @@ from dragoman.sdk.transport import LinkClosed, SendsNow
 
 _log = get_logger(__name__)
 
-_UNSENDABLE = (InvalidMessage, PayloadTooLarge)
-"""What a link says of a message that it cannot send, whatever the connection."""
+_UNSENDABLE = (InvalidMessage, PayloadTooLarge, TypeError)
+"""What a link says of a message that it cannot send, whatever the connection; a TypeError is for
+a value of another library, which has no form on the wire."""
 
 
 class _Beat:
@@ -131,12 +132,18 @@ class NodeOutbox:
         assert attempt.outcome is not None
         try:
             await link.send(attempt.outcome)
-        except _UNSENDABLE as error:
-            listed = attempt.listed
+        except _UNSENDABLE as unsent:
+            listed, error = attempt.listed, _as_error(unsent)
             self._tell(ResultNotSent(listed.job_id, listed.attempt_id, error.code, error.message))
             await link.send(unsendable(listed, error))
         self._hand.let_go(attempt)
 
 
-def _cannot_be_sent(error: InvalidMessage | PayloadTooLarge) -> None:
-    _log.warning("message_not_sent", problem=error.message)
+def _cannot_be_sent(error: InvalidMessage | PayloadTooLarge | TypeError) -> None:
+    _log.warning("message_not_sent", problem=_as_error(error).message)
+
+
+def _as_error(error: InvalidMessage | PayloadTooLarge | TypeError) -> DragomanError:
+    if isinstance(error, TypeError):
+        return InvalidMessage(f"the message holds a value that cannot be sent: {error}")
+    return error

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -20,11 +25,14 @@ from dragoman.live.protocol import (
     Message,
     ModelNotAvailable,
     RunningJob,
-    Timings,
 )
 from dragoman.sdk.node.job import Answer, JobFailed, ModelMissing, WrongAnswer, shortened
 
 _MAX_WORDS_OF_AN_ERROR = 500  # characters
+_EXTRA_HOLDS = "it holds what JSON can, a few levels deep"
+
+_AS_THEY_ARE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
+"""Values that are not written as text here: bytes are sent as such, and the others are refused."""
 
 OVERLOADED = ErrorInfo(NodeOverloaded.code, "All slots of the node are taken.")
 LEAVING = ErrorInfo(NodeUnavailable.code, "The node is leaving.")
@@ -43,29 +51,64 @@ def failure(listed: RunningJob, error: ErrorInfo) -> JobResult:
 def success(job_id: JobId, attempt_id: AttemptId, answer: Answer, total_ms: float) -> JobResult:
     """The end of an attempt that went well; WrongAnswer when its fields cannot be sent."""
     fields: dict[str, Any] = msgspec.structs.asdict(answer)
-    timings = answer.timings
-    fields["timings"] = (
-        Timings(total_ms=total_ms) if timings is None else _with_total(timings, total_ms)
-    )
     fields.update(job_id=job_id, attempt_id=attempt_id, success=True)
     try:
-        return msgspec.convert(fields, JobResult)
-    except msgspec.ValidationError as error:
-        field, what = _fault(error)
+        # As they are written to the wire: what a struct inside holds was never checked.
+        plain = msgspec.to_builtins(fields, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
+        timings = plain["timings"]
+        if timings is None:
+            plain["timings"] = {"total_ms": total_ms}
+        elif isinstance(timings, dict) and timings.get("total_ms") is None:
+            timings["total_ms"] = total_ms
+        # Only bytes are bytes: a text is not taken as base64, as it would be in JSON.
+        return msgspec.convert(plain, JobResult, builtin_types=_AS_THEY_ARE)
+    except Exception as error:  # the values are the node owner's, and may raise anything
+        field, what = _fault(error, fields)
         raise WrongAnswer(
             f"The Answer cannot be sent: `{field}`: {what}, in {shortened(answer)}.",
             fault=f"a wrong `{field}` in an Answer",
         ) from None
 
 
-def _fault(error: msgspec.ValidationError) -> tuple[str, str]:
+def _plain(value: Any) -> Any:
+    """A value of another library as the plain one that it stands for, such as a numpy scalar."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
+        return value.item()
+    raise TypeError(f"Got `{type(value).__name__}`, which is no plain value")
+
+
+def _fault(error: Exception, fields: Mapping[str, Any]) -> tuple[str, str]:
     """Which field of an Answer is wrong, and what about it."""
+    if isinstance(error, msgspec.ValidationError):
+        return _told(error)
+    for field, value in fields.items():
+        try:
+            msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
+        except Exception as found:
+            is_plain = isinstance(found, TypeError)
+            what = _words_of(found) if is_plain else f"{type(found).__name__}: {_words_of(found)}"
+            return field, f"{what}; {_EXTRA_HOLDS}" if field == "extra" else what
+    return "extra", f"{type(error).__name__}: {_words_of(error)}"
+
+
+def _told(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Where a value does not fit, and why."""
     # msgspec ends with where it was: "- at `$.text_translated`", "- at `key` in `$.extra`".
     what, _, where = str(error).partition(" - at `")
     field = where.rpartition("$.")[2].rstrip("`")
     if field.startswith("extra"):
         # The levels below, as in "[...][...]", tell nothing.
-        return "extra", f"{what}; it holds what JSON can, a few levels deep"
+        return "extra", f"{what}; {_EXTRA_HOLDS}"
     if "matching regex" in what and "lang" in field:
         return field, "Expected a language tag, such as en or zh-TW"
     return field, what
@@ -89,6 +132,12 @@ def raised(listed: RunningJob, error: BaseException) -> JobResult | ModelNotAvai
         return failure(listed, ErrorInfo(error.code, _readable(error.message)))
     says = f"The node's function failed: {type(error).__name__}: {_words_of(error)}"
     return failure(listed, _own_fault(says))
+
+
+def unreadable(listed: RunningJob, error: Exception) -> JobResult:
+    """The end of an attempt whose outcome could not even be looked at."""
+    says = f"What the node's function left cannot be read: {type(error).__name__}"
+    return failure(listed, _own_fault(f"{says}: {_words_of(error)}"))
 
 
 def unsendable(listed: RunningJob, error: DragomanError) -> JobResult:
@@ -116,15 +165,9 @@ def _readable(message: str) -> str:
     return message[:_MAX_WORDS_OF_AN_ERROR].encode(errors="replace").decode()
 
 
-def _with_total(timings: Timings, total_ms: float) -> Timings:
-    if timings.total_ms is None:
-        return msgspec.structs.replace(timings, total_ms=total_ms)
-    return timings
-
-
 def _is_valid(message: Message) -> bool:
     try:
         msgspec.convert(msgspec.to_builtins(message), type(message))
-    except (msgspec.ValidationError, TypeError):
+    except Exception:  # what a function put into its failure may raise anything
         return False
     return True

@@ -20,7 +20,14 @@ from dragoman.sdk.node.events import Accepted, Ended, Event, FunctionFailed, Ref
 from dragoman.sdk.node.hand import Attempt, Hand, Outcome
 from dragoman.sdk.node.job import Answer, ModelMissing, WrongAnswer, job_from
 from dragoman.sdk.node.outbox import NodeOutbox
-from dragoman.sdk.node.outcomes import LEAVING, OVERLOADED, failure, raised, success
+from dragoman.sdk.node.outcomes import (
+    LEAVING,
+    OVERLOADED,
+    failure,
+    raised,
+    success,
+    unreadable,
+)
 from dragoman.sdk.node.work import Work
 
 _ABANDON_SECONDS = 1.0
@@ -125,7 +132,12 @@ class Workbench:
         self._tell(Refused(listed.job_id, listed.attempt_id, why.code))
 
     def _done(self, attempt: Attempt, task: asyncio.Task[Answer]) -> None:
-        outcome = self._outcome(attempt, task)
+        try:
+            outcome = self._outcome(attempt, task)
+        except Exception as error:
+            # Whatever is wrong with what the function left behind, its slot must become free.
+            self._tell(FunctionFailed(attempt.job_id, attempt.attempt_id, error))
+            outcome = unreadable(attempt.listed, error)
         self._hand.finish(attempt, outcome)
         if self._is_watched:
             # Before the answer: another node may begin as soon as a failure is sent.
