@@ -42,6 +42,12 @@ OUTPUT = "translation"
 COLUMNS = ("source", OUTPUT, "src_lang", "tgt_lang", "pair", "job_id", "latency_ms")
 """What a sampled job has; evaluators may use these columns and no others."""
 
+NOT_IN_THE_LAB = (
+    "The lab does not have it: it is on its way there, or it was left out because too many jobs "
+    "waited, or an earlier experiment has it."
+)
+"""What the lab says of a job that it cannot tell more of."""
+
 _ID_BYTES = 10
 _WITHOUT_REFERENCE = frozenset({"length_ratio"})
 """Kinds whose `reference` may be what was said: they compare no meaning."""
@@ -142,7 +148,7 @@ class LiveSample:
         """What became of a sampled job, or why it has no score."""
         latest = await self._latest(tenant)
         if latest is None:
-            return "It has not come to the lab yet."
+            return NOT_IN_THE_LAB
         key = ItemKey(item_of(job_id))
         rows = await self._results.of_items(latest.experiment_id, [key])
         if rows:
@@ -153,7 +159,7 @@ class LiveSample:
                 f"The experiment {latest.spec.name!r} is {latest.status}, so it takes no more "
                 "jobs; start it in mode append."
             )
-        return "It has not come to the lab, or an earlier experiment has it."
+        return NOT_IN_THE_LAB
 
     async def close(self) -> None:
         """Stop counting."""

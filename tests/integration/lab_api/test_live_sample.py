@@ -118,6 +118,23 @@ def test_ended_live_jobs_become_items_and_say_how_they_were_scored(server: Serve
     caller.close()
 
 
+def test_a_job_without_a_translation_says_that_there_is_nothing_to_score(
+    server: ServerProcess,
+) -> None:
+    caller = Caller(server)
+    with ManualNode(server, PAIR) as node:
+        pipeline = {"use_nmt": False, "use_tts": True}
+        asked = caller.begin_to_ask(PAIR, text="hello", wait_ms=10_000, pipeline=pipeline)
+        job = node.take()
+        node.accept(job)
+        node.succeed(job)
+        job_id = asked.result().json()["job_id"]
+        said = caller.get(f"/jobs/{job_id}").json()["live_sample"]
+        assert not said["scored"]
+        assert said["reason"] == "Its result has no translation, so there is nothing to score."
+    caller.close()
+
+
 def test_no_live_job_is_scored_unless_its_tenant_is_listed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", env=environment(), lab=True) as server:
         caller = Caller(server)

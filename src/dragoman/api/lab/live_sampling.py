@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from hashlib import blake2b
 from urllib.parse import quote
 
@@ -13,16 +13,19 @@ import msgspec
 from dragoman.api.lab.forwarding import Forwarder
 from dragoman.errors import DependencyDown, DragomanError
 from dragoman.ids import JobId, TenantId
-from dragoman.lab.live_sample import OUTPUT, LiveItem, SampledJob
+from dragoman.lab.live_sample import NOT_IN_THE_LAB, OUTPUT, LiveItem, SampledJob
 from dragoman.lab.states import ITEM_ENDED
 from dragoman.live.dispatch import Job, JobDispatcher
 from dragoman.live.ledger import JobRecord, JobSpec
-from dragoman.live.protocol import JobClass, LiveSampleView, Outcome
+from dragoman.live.protocol import JobClass, JobResult, LiveSampleView, Outcome
 from dragoman.observability import Metrics, get_logger
 from dragoman.settings import LiveSampleSettings
 
 SAMPLES_MAX = 1_000
 """Jobs that wait for the lab; when it is away for long, later ones are left out."""
+
+REASONS_MAX = 10_000
+"""Jobs that were left out of which the reason is remembered, the latest."""
 
 AT_ONCE = 200
 LIVE_SAMPLE_PATH = "/live-sample"
@@ -65,6 +68,18 @@ def why_left_out(rules: LiveSampleSettings, spec: JobSpec, job_id: JobId) -> str
     return None
 
 
+def nothing_to_score(spec: JobSpec, output: JobResult | None) -> str | None:
+    """Why a job that succeeded has nothing to score; None if it may have something."""
+    if output is None:
+        translates = spec.pipeline.use_nmt is not False
+        return None if translates else "It asked for no translation, so there is nothing to score."
+    if output.text_translated is None:
+        return "Its result has no translation, so there is nothing to score."
+    if spec.audio_format is not None and not output.text_asr:
+        return "Its result does not say what was said, so the translation cannot be scored."
+    return None
+
+
 class LiveSampler:
     """Hands ended jobs of the sample to the lab's process, a few at a time."""
 
@@ -73,6 +88,8 @@ class LiveSampler:
         self._forwarder = forwarder
         self._counts = metrics.live_samples
         self._waiting: deque[tuple[TenantId, LiveItem]] = deque()
+        self._left_out: OrderedDict[JobId, str] = OrderedDict()
+        """Why jobs were left out that could have been scored."""
         self._some = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._dispatcher: JobDispatcher | None = None
@@ -112,7 +129,9 @@ class LiveSampler:
         if not source or job.output.text_translated is None:
             return
         if len(self._waiting) >= SAMPLES_MAX:
-            self._counts.labels("left_out").inc()
+            self._leave_out(
+                job.job_id, f"It was left out: {SAMPLES_MAX:,} jobs were waiting for the lab."
+            )
             return
         spec = job.spec
         turn = {
@@ -146,13 +165,20 @@ class LiveSampler:
                     _log.warning_limited(
                         "live_sample_refused", key=tenant, every_seconds=60, reason=error.message
                     )
-                    self._counts.labels("left_out").inc(len(items))
+                    for item in items:
+                        self._leave_out(JobId(item.job_id), f"The lab refused it: {error.message}")
                 else:
                     self._counts.labels("taken").inc(len(items))
                 sent = {item.job_id for item in items}
                 self._waiting = deque(
                     one for one in self._waiting if one[0] != tenant or one[1].job_id not in sent
                 )
+
+    def _leave_out(self, job_id: JobId, reason: str) -> None:
+        self._counts.labels("left_out").inc()
+        self._left_out[job_id] = reason
+        if len(self._left_out) > REASONS_MAX:
+            self._left_out.popitem(last=False)
 
     # --- what became of a job -------------------------------------------------------------------
 
@@ -165,6 +191,8 @@ class LiveSampler:
             reason = "It did not succeed, so there is nothing to score."
         elif reason is None and self._dispatcher is None:
             reason = "Jobs on this server's ledger are not sampled."
+        elif reason is None:
+            reason = nothing_to_score(record.spec, record.output)
         if reason is not None:
             return LiveSampleView(scored=False, reason=reason)
         try:
@@ -173,9 +201,13 @@ class LiveSampler:
             )
             found = msgspec.json.decode(body, type=FoundSample)
         except (DragomanError, httpx.HTTPError, msgspec.MsgspecError):
-            return LiveSampleView(scored=False, reason="The lab does not answer; ask again.")
+            away = "The lab does not answer; ask again."
+            return LiveSampleView(scored=False, reason=self._known(record.job_id) or away)
         if found.job is None:
-            return LiveSampleView(scored=False, reason=found.reason)
+            reason = found.reason
+            if reason == NOT_IN_THE_LAB:
+                reason = self._known(record.job_id) or reason
+            return LiveSampleView(scored=False, reason=reason)
         job = found.job
         scores = {name: cell.score for name, cell in job.scores.items()}
         scored = any(score is not None for score in scores.values())
@@ -190,3 +222,9 @@ class LiveSampler:
             item_id=job.item_id,
             scores=scores,
         )
+
+    def _known(self, job_id: JobId) -> str | None:
+        """What this server knows of a job that it drove and that the lab does not have."""
+        if any(item.job_id == job_id for _, item in self._waiting):
+            return "It waits for the lab to take it."
+        return self._left_out.get(job_id)
