@@ -254,7 +254,9 @@ class Results:
         """The scores of each hour from then on in which there were any."""
         asked = await self._asked_for(tenant, experiment_id, None, EVERYTHING, ())
         return await self._store.read(
-            lambda c: hours.scores_by_hour(c, asked.experiment_id, asked.numbers, since_ms)
+            lambda c: hours.scores_by_hour(
+                c, asked.experiment_id, asked.evaluators, asked.numbers, since_ms
+            )
         )
 
     async def stream(

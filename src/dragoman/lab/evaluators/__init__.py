@@ -19,6 +19,7 @@ from dragoman.lab.evaluators.kinds import (
     higher_is_better,
     open_evaluator,
     resolved_evaluators,
+    score_range,
     unpriced_evaluator,
 )
 from dragoman.lab.evaluators.processes import FunctionProcessPool
@@ -42,5 +43,6 @@ __all__ = [
     "higher_is_better",
     "open_evaluator",
     "resolved_evaluators",
+    "score_range",
     "unpriced_evaluator",
 ]

@@ -38,6 +38,25 @@ from dragoman.lab.plugins import Context, PluginRegistry, settings_of
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
+Range = tuple[float, float]
+
+
+def _any(settings: Any) -> Range:
+    return -math.inf, math.inf
+
+
+def _share(settings: Any) -> Range:
+    return 0.0, 1.0
+
+
+def _per_cent(settings: Any) -> Range:
+    return 0.0, 100.0
+
+
+def _positive(settings: Any) -> Range:
+    return 0.0, math.inf
+
+
 def _no_libraries(settings: Any) -> tuple[str, ...]:
     return ()
 
@@ -74,6 +93,8 @@ class EvaluatorKind(Generic[SettingsT]):
     """Changes with a change of this kind's own code that changes scores."""
     unpriced: Callable[[SettingsT], str | None] = _free
     """Why the cost of its calls cannot be known, and what to do; None where it can be."""
+    score_range: Callable[[SettingsT], Range] = _any
+    """The least and the most that a score can be: no interval reaches beyond them."""
 
     @property
     def has_corpus(self) -> bool:
@@ -106,21 +127,31 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
     "evaluator",
     "dragoman.evaluators",
     {
-        "exact": EvaluatorKind(exact.ExactSettings, exact.ExactEvaluator, text.check),
+        "exact": EvaluatorKind(
+            exact.ExactSettings, exact.ExactEvaluator, text.check, score_range=_share
+        ),
         "contains": EvaluatorKind(
-            contains.ContainsSettings, contains.ContainsEvaluator, text.check
+            contains.ContainsSettings, contains.ContainsEvaluator, text.check, score_range=_share
         ),
-        "regex": EvaluatorKind(regex.RegexSettings, regex.RegexEvaluator, regex.check),
+        "regex": EvaluatorKind(
+            regex.RegexSettings, regex.RegexEvaluator, regex.check, score_range=_share
+        ),
         "json_match": EvaluatorKind(
-            json_match.JsonMatchSettings, json_match.JsonMatchEvaluator, json_match.check
+            json_match.JsonMatchSettings,
+            json_match.JsonMatchEvaluator,
+            json_match.check,
+            score_range=_share,
         ),
-        "numeric": EvaluatorKind(numeric.NumericSettings, numeric.NumericEvaluator, numeric.check),
+        "numeric": EvaluatorKind(
+            numeric.NumericSettings, numeric.NumericEvaluator, numeric.check, score_range=_share
+        ),
         "wer": EvaluatorKind(
             transcription.WerSettings,
             transcription.wer,
             text.check,
             corpus=transcription.of_corpus,
             higher_is_better=False,
+            score_range=_positive,
             libraries=transcription.libraries,
             parts=_measured_parts(transcription.wer_options),
         ),
@@ -130,6 +161,7 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
             text.check,
             corpus=transcription.of_corpus,
             higher_is_better=False,
+            score_range=_positive,
             libraries=transcription.libraries,
             parts=_measured_parts(transcription.cer_options),
         ),
@@ -138,6 +170,7 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
             translation.bleu,
             translation.check_bleu,
             corpus=translation.bleu_of_corpus,
+            score_range=_per_cent,
             libraries=translation.bleu_libraries,
             parts=_measured_parts(translation.bleu_options),
         ),
@@ -146,6 +179,7 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
             translation.chrf,
             translation.check_chrf,
             corpus=translation.chrf_of_corpus,
+            score_range=_per_cent,
             libraries=translation.chrf_libraries,
             parts=_measured_parts(translation.chrf_options),
         ),
@@ -155,11 +189,16 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
             text.check,
             corpus=translation.ter_of_corpus,
             higher_is_better=False,
+            score_range=_positive,
             libraries=translation.ter_libraries,
             parts=_measured_parts(translation.ter_options),
         ),
         "latency": EvaluatorKind(
-            latency.LatencySettings, latency.LatencyEvaluator, latency.check, higher_is_better=False
+            latency.LatencySettings,
+            latency.LatencyEvaluator,
+            latency.check,
+            higher_is_better=False,
+            score_range=_positive,
         ),
         "length_ratio": EvaluatorKind(
             length_ratio.LengthRatioSettings,
@@ -167,14 +206,20 @@ EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
             length_ratio.check,
             corpus=length_ratio.of_corpus,
             higher_is_better=None,
+            score_range=_positive,
         ),
         "terms": EvaluatorKind(
-            terms.TermsSettings, terms.TermsEvaluator, terms.check, corpus=terms.of_corpus
+            terms.TermsSettings,
+            terms.TermsEvaluator,
+            terms.check,
+            corpus=terms.of_corpus,
+            score_range=_share,
         ),
         "llm_judge": EvaluatorKind(
             judge.JudgeSettings,
             judge.JudgeEvaluator,
             judge.check,
+            score_range=judge.score_range,
             parts=judge.parts,
             unpriced=judge.unpriced,
         ),
@@ -324,6 +369,17 @@ def higher_is_better(spec: EvaluatorSpec) -> bool | None:
         return None
     stated = spec.settings.get("higher_is_better")
     return stated if isinstance(stated, bool) else kind.higher_is_better
+
+
+def score_range(spec: EvaluatorSpec) -> Range:
+    """The least and the most that a score can be; without end where that is not known."""
+    kind = EVALUATORS.get(spec.kind)
+    if kind is None:
+        return _any(spec.settings)
+    try:
+        return kind.score_range(settings_of(kind.settings, spec.settings, "evaluator"))
+    except InvalidMessage:  # of an evaluator that another version stored
+        return _any(spec.settings)
 
 
 def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:

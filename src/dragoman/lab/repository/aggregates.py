@@ -16,6 +16,8 @@ from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import AnnotatedName, Calibration, EvaluatorSpec, ExperimentId, RunId
 from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository.certainty import (
+    MEASURED,
+    Range,
     Statistics,
     Together,
     corpus_of,
@@ -23,6 +25,7 @@ from dragoman.lab.repository.certainty import (
     interval_of_mean,
     interval_of_rate,
     percentile_bounds,
+    range_of,
 )
 from dragoman.lab.repository.corpus_sums import CorpusSums
 from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
@@ -240,8 +243,8 @@ def spread_of(values: Sequence[float], together: Together | None = None) -> Spre
     )
 
 
-def aggregate_of(spread: Spread) -> Aggregate:
-    """The aggregate of a series of values."""
+def aggregate_of(spread: Spread, within: Range = MEASURED) -> Aggregate:
+    """The aggregate of a series of values, each `within` these two."""
     count = spread.count
     stddev = math.sqrt(max(0.0, spread.squares) / (count - 1)) if count > 1 else None
     return Aggregate(
@@ -261,6 +264,7 @@ def aggregate_of(spread: Spread) -> Aggregate:
             is_rate=spread.ones + spread.zeros == count,
             values=spread.values,
             together=spread.together,
+            within=within,
         ),
         p50=spread.percentiles.get("p50"),
         p90=spread.percentiles.get("p90"),
@@ -281,7 +285,7 @@ def score_aggregate(
     told: Repeated | None,
 ) -> Aggregate:
     """The aggregate of one evaluator's scores."""
-    aggregate = aggregate_of(spread)
+    aggregate = aggregate_of(spread, range_of(evaluator))
     corpus = corpus_ci95 = None
     if statistics is not None:
         corpus = corpus_of(evaluator, statistics.sums)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,6 +11,13 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.model import EvaluatorSpec
+
+Range = tuple[float, float]
+"""The least and the most that a value can be."""
+
+ANY: Range = (-math.inf, math.inf)
+MEASURED: Range = (0.0, math.inf)
+"""Of times, tokens and costs."""
 
 SEED = 20_260_401
 """The same rows have the same interval, whenever and wherever it is asked for."""
@@ -56,8 +64,12 @@ def interval_of_mean(
     is_rate: bool,
     values: Sequence[float] | None,
     together: Together | None = None,
+    within: Range = ANY,
 ) -> tuple[float, float] | None:
-    """The bounds of a mean, from its values where there are few, else from their sums."""
+    """The bounds of a mean, from its values where there are few, else from their sums.
+
+    A mean lies `within` what its values can be.
+    """
     if mean is None or count < 2 or stddev is None:
         return None
     if is_rate:
@@ -70,13 +82,16 @@ def interval_of_mean(
     if together is not None:
         if together.sums is None:
             units, squares = together.units, together.squares
-            return _bounds(statistics.clustered_mean_interval(count, mean, units, squares))
+            found = statistics.clustered_mean_interval(count, mean, units, squares)
+            return _bounds(found, mean, within)
         # In an order that does not depend on how a database adds up.
         ordered = sorted(together.sums, key=lambda unit: (unit[1], unit[0]))
-        return _bounds(statistics.unit_mean_interval(numpy.asarray(ordered, dtype=float), rng))
-    if values is not None:
-        return _bounds(statistics.mean_interval(numpy.asarray(values, dtype=float), rng))
-    return _bounds(statistics.normal_mean_interval(count, mean, stddev))
+        found = statistics.unit_mean_interval(numpy.asarray(ordered, dtype=float), rng)
+    elif values is not None:
+        found = statistics.mean_interval(numpy.asarray(values, dtype=float), rng)
+    else:
+        found = statistics.normal_mean_interval(count, mean, stddev)
+    return _bounds(found, mean, within)
 
 
 def interval_of_rate(
@@ -105,6 +120,12 @@ def percentile_bounds(
         for name, share in shares.items()
     }
     return {name: ranks for name, ranks in found.items() if ranks is not None}
+
+
+def range_of(evaluator: EvaluatorSpec) -> Range:
+    """The least and the most that a score of this evaluator can be."""
+    found: Range = _evaluators().score_range(evaluator)
+    return found
 
 
 def corpus_of(evaluator: EvaluatorSpec, sums: Sequence[float]) -> float | None:
@@ -138,10 +159,11 @@ def interval_of_corpus(
         parts = numpy.asarray(sorted(map(list, known.parts)), dtype=float)
         score = statistics.of_each(_evaluators().corpus_function(evaluator))
         rng = numpy.random.default_rng(SEED)
-        return _bounds(statistics.corpus_interval(parts, score, rng))
+        return _bounds(statistics.corpus_interval(parts, score, rng), corpus, range_of(evaluator))
     if known.squares is None:
         return None
-    return _bounds(statistics.delta_corpus_interval(corpus, known.units, known.squares))
+    found = statistics.delta_corpus_interval(corpus, known.units, known.squares)
+    return _bounds(found, corpus, range_of(evaluator))
 
 
 def _evaluators() -> Any:
@@ -155,5 +177,11 @@ def _statistics() -> Any:
     return import_module("dragoman.lab.statistics")
 
 
-def _bounds(interval: Any) -> tuple[float, float] | None:
-    return None if interval is None else (interval.low, interval.high)
+def _bounds(
+    interval: Any, value: float | None = None, within: Range = ANY
+) -> tuple[float, float] | None:
+    if interval is None:
+        return None
+    if value is not None:  # a value out of the range shows that the range is not that of its kind
+        interval = interval.within(min(within[0], value), max(within[1], value))
+    return interval.low, interval.high

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import ExperimentId, ScoreSummary
-from dragoman.lab.repository.certainty import interval_of_mean
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ScoreSummary
+from dragoman.lab.repository.certainty import ANY, interval_of_mean, range_of
 from dragoman.lab.repository.fields import Numbers, scores_of, shown_turns
 from dragoman.lab.repository.tables import evaluator_record
 from dragoman.store import StoreConnection
@@ -25,12 +26,17 @@ class HourOfScores(msgspec.Struct, frozen=True):
 
 
 def scores_by_hour(
-    connection: StoreConnection, experiment_id: ExperimentId, numbers: Numbers, since_ms: int
+    connection: StoreConnection,
+    experiment_id: ExperimentId,
+    evaluators: Sequence[EvaluatorSpec],
+    numbers: Numbers,
+    since_ms: int,
 ) -> list[HourOfScores]:
     """Every hour from then on in which a score was given, the earliest first.
 
     Turns of one item count as if they were drawn apart: an append experiment mostly has one each.
     """
+    ranges = {one.name: range_of(one) for one in evaluators}
     shown, record = shown_turns(experiment_id, None), evaluator_record.c
     score = record.score
     # A label: the same expression with two bound values is two expressions to PostgreSQL.
@@ -57,6 +63,14 @@ def scores_by_hour(
         squares = max(0.0, row.squares - count * mean**2)
         stddev = math.sqrt(squares / (count - 1)) if count > 1 else None
         is_rate = ones + int(row.zeros) == count
-        interval = interval_of_mean(count, mean, stddev, ones=ones, is_rate=is_rate, values=None)
+        interval = interval_of_mean(
+            count,
+            mean,
+            stddev,
+            ones=ones,
+            is_rate=is_rate,
+            values=None,
+            within=ranges.get(row.name, ANY),
+        )
         hours.setdefault(int(row.hour), {})[row.name] = ScoreSummary(count, mean, interval)
     return [HourOfScores(hour * HOUR_MS, scores) for hour, scores in hours.items()]

@@ -3,7 +3,8 @@
 | of | by |
 | --- | --- |
 | a rate | Wilson's interval; of clusters, with as many observations as theirs are worth |
-| a mean of up to 1,000 units | the studentized bootstrap, which is right for skewed scores too |
+| a mean of 10 to 1,000 units | the studentized bootstrap, which is right for skewed scores too |
+| a mean of fewer | Student's t: so few values, drawn again, are too often all the same |
 | a mean of more | Student's t; both are then the same |
 | a percentile | order statistics; absent where there are too few values to bound it |
 | a corpus score of up to 1,000 units | the bootstrap, bias-corrected and accelerated (BCa) |
@@ -32,6 +33,10 @@ from dragoman.lab.statistics.resampling import Floats, ScoreOf, resampled_sums, 
 LEVEL = 0.95
 BOOTSTRAP_UNITS = 1_000
 """Above it the distribution of a mean is normal for every practical purpose."""
+FEW_UNITS = 10
+"""Below it a resample often holds one value alone, and has no error to measure its mean by."""
+_ROUNDING = 1e-9
+"""Deviations that are this small beside the values come of how numbers are kept."""
 _DELTA_UNITS = 5_000
 _STEP = 1e-4
 """The part of a sum by which it is changed to see how a score follows."""
@@ -42,6 +47,10 @@ class Interval(msgspec.Struct, frozen=True):
 
     low: float
     high: float
+
+    def within(self, least: float, most: float) -> Interval:
+        """The part of it in which the value can be."""
+        return Interval(min(max(self.low, least), most), max(min(self.high, most), least))
 
 
 def rate_interval(passed: int, count: int, *, level: float = LEVEL) -> Interval | None:
@@ -126,13 +135,16 @@ def unit_mean_interval(units: Floats, rng: Generator, *, level: float = LEVEL) -
         return None
     mean = float(units[:, 0].sum() / units[:, 1].sum())
     error = ratio_error(units)
-    if error == 0:
+    if error <= _ROUNDING * float(np.abs(units[:, 0] / units[:, 1]).max()):
         return Interval(mean, mean)
-    if len(units) > BOOTSTRAP_UNITS:
+    found = None
+    if FEW_UNITS <= len(units) <= BOOTSTRAP_UNITS:
+        found = _studentized(units, mean, error, rng, level)
+    if found is None:
         reach = t_quantile((1 + level) / 2, len(units) - 1) * error
         return Interval(mean - reach, mean + reach)
-    below, above = _studentized(units, mean, rng, level)
-    return Interval(mean - above * error, mean - below * error)
+    below, above = found
+    return Interval(mean - max(0.0, above) * error, mean - min(0.0, below) * error)
 
 
 def score_interval(
@@ -219,7 +231,7 @@ def corpus_interval(
     without = score(total - units)
     low, high = _bca_shares(drawn, value, without[np.isfinite(without)], level)
     bounds = np.quantile(drawn, [low, high])
-    return Interval(float(bounds[0]), float(bounds[1]))
+    return Interval(min(value, float(bounds[0])), max(value, float(bounds[1])))
 
 
 def corpus_slopes(sums: Floats, score: ScoreOf) -> Floats | None:
@@ -268,10 +280,16 @@ def ratio_error(units: Floats) -> float:
     return spread / math.sqrt(count) / float(sizes.mean())
 
 
-def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tuple[float, float]:
-    """The quantiles of a resample's distance from the mean, in its own standard errors."""
+def _studentized(
+    units: Floats, mean: float, error: float, rng: Generator, level: float
+) -> tuple[float, float] | None:
+    """The quantiles of a resample's distance from the mean, in its own standard errors.
+
+    None where so many resamples hold one value alone that they would be the quantiles.
+    """
     count = len(units)
-    sums, sizes = units[:, 0], units[:, 1]
+    # From the mean on: far from it, a small error would be lost in the rounding of large squares.
+    sums, sizes = units[:, 0] - mean * units[:, 1], units[:, 1]
     # The error of a resample follows from these sums alone, so no resample is kept whole.
     columns = np.column_stack((sums, sizes, sums * sums, sums * sizes, sizes * sizes))
     drawn = resampled_sums(columns, rng)
@@ -279,8 +297,10 @@ def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tu
     means = total / size
     squares = drawn[:, 2] - 2 * means * drawn[:, 3] + means**2 * drawn[:, 4]
     errors = np.sqrt(np.maximum(squares, 0) / (count - 1) / count) / (size / count)
-    distances = (means - mean) / np.where(errors > 0, errors, np.inf)
-    below, above = np.quantile(distances, [(1 - level) / 2, (1 + level) / 2])
+    known = errors > _ROUNDING * error
+    if np.mean(~known) > (1 - level) / 2:
+        return None
+    below, above = np.quantile(means[known] / errors[known], [(1 - level) / 2, (1 + level) / 2])
     return float(below), float(above)
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.random import Generator, default_rng
 from scipy import stats
 
@@ -365,3 +367,56 @@ def test_nothing_is_claimed_about_a_single_value() -> None:
 def test_the_same_rows_and_seed_give_the_same_interval() -> None:
     values = default_rng(1).exponential(1, 80)
     assert mean_interval(values, default_rng(5)) == mean_interval(values, default_rng(5))
+
+
+few = st.lists(
+    st.one_of(
+        st.floats(0, 100, allow_subnormal=False),
+        st.sampled_from([0.0, 1.0, 92.49367, 99.99999999999999, 100.0]),
+    ),
+    min_size=2,
+    max_size=60,
+)
+
+
+@given(values=few, seed=st.integers(0, 1_000))
+@settings(max_examples=200, deadline=None)
+def test_the_interval_of_a_mean_is_finite_and_holds_the_mean(
+    values: list[float], seed: int
+) -> None:
+    mean = float(np.mean(values))
+    found = mean_interval(np.array(values), default_rng(seed))
+    assert found is not None
+    assert math.isfinite(found.low)
+    assert math.isfinite(found.high)
+    assert found.low <= mean + 1e-9
+    assert found.high >= mean - 1e-9
+    assert found.high - found.low <= 20 * (max(values) - min(values)) + 1e-6
+    cut = found.within(0.0, 100.0)
+    assert 0 <= cut.low <= cut.high <= 100
+
+
+@pytest.mark.parametrize("values", [[1, 1, 1, 0], [0, 1], [92.5, 92.5, 80.25], [1] * 19 + [0.5]])
+def test_values_of_which_some_are_the_same_bound_their_mean_on_both_sides(
+    values: list[float],
+) -> None:
+    found = mean_interval(np.array(values, dtype=float), default_rng(SEED))
+    assert found is not None
+    mean = float(np.mean(values))
+    assert found.low < mean < found.high
+    assert found.high - mean == pytest.approx(mean - found.low), "Student's t"
+
+
+def test_values_that_differ_by_how_numbers_are_kept_are_the_same() -> None:
+    values = np.array([92.49367, 92.49367 * (1 + 2e-16), 92.49367 * (1 - 2e-16)])
+    found = mean_interval(values, default_rng(SEED))
+    assert found is not None
+    assert found.high - found.low < 1e-9
+
+
+@pytest.mark.parametrize("count", [3, 6, 9])
+def test_the_interval_of_a_few_values_holds_what_it_promises(count: int) -> None:
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        return mean_interval(rng.normal(5, 1, count), rng), 5.0
+
+    assert 0.93 <= coverage(one) <= 0.97

@@ -62,6 +62,11 @@ class JudgeSettings(ModelServerSettings, frozen=True, forbid_unknown_fields=True
         return 0.0 if self.votes == 1 else 1.0
 
 
+def score_range(settings: JudgeSettings) -> tuple[float, float]:
+    """The scale of the scores; a judge that compares gives a share of wins."""
+    return (settings.lowest, settings.highest) if settings.baseline is None else (0.0, 1.0)
+
+
 def unpriced(settings: JudgeSettings) -> str | None:
     """Why the cost of a judgement cannot be known."""
     return settings.unpriced("evaluator")
