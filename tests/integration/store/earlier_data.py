@@ -57,6 +57,8 @@ _BY_HAND: Rows = {
             "node_id": None,
             "created_at_ms": _MOMENT_MS,
             "revoked_at_ms": None,
+            "expires_at_ms": None,
+            "replaces": None,
         },
         {
             "id": "key-revoked",
@@ -66,6 +68,8 @@ _BY_HAND: Rows = {
             "node_id": "nmt-1",
             "created_at_ms": _MOMENT_MS,
             "revoked_at_ms": _MOMENT_MS + 1,
+            "expires_at_ms": _MOMENT_MS + 2,
+            "replaces": "key-operator",
         },
     ],
     "calibration": [
