@@ -291,7 +291,7 @@ def test_the_last_hour_is_drawn_for_the_fleet_and_for_a_node(
         row.get_by_role("link").click()
         console.page.get_by_role("link", name="n-hour").click()
         console.heading("Node n-hour")
-        console.page.get_by_role("img", name="1 jobs, 0 failures").wait_for()
+        console.page.get_by_role("img", name="1 job, 0 failures").wait_for()
 
 
 def test_nodes_are_squares_that_mouse_and_keyboard_lead_to(

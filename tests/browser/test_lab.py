@@ -58,7 +58,7 @@ def table(console: ConsolePage, name: str) -> Locator:
 
 
 def counts_rows(console: ConsolePage, count: str) -> None:
-    expect(console.page.get_by_role("status").filter(has_text="rows")).to_have_text(count)
+    expect(console.page.get_by_role("status").filter(has_text="row")).to_have_text(count)
 
 
 def nothing_was_run(console: ConsolePage) -> None:
@@ -273,17 +273,23 @@ def test_further_rows_come_as_the_reader_scrolls(lab_console: ConsolePage, lab: 
         "many", version_id, "said", evaluators=[{"kind": "exact", "reference": "meant"}]
     )
     console.go(f"/lab/experiments/{experiment_id}/rows?sort=input.said&desc=true")
-    console.shows("200 rows read")
+    console.shows(f"200 of {MANY_ROWS} rows read")
     region = console.page.get_by_role("region", name="Rows")
     shown = table(console, "Rows").get_by_role("row")
     expect(shown.nth(1)).to_contain_text(f"{MANY_ROWS - 1:05}")
     assert shown.count() < 100
     region.evaluate("one => one.scrollTo(0, one.scrollHeight)")
-    console.shows("400 rows read")
+    console.shows(f"400 of {MANY_ROWS} rows read")
     region.evaluate("one => one.scrollTo(0, one.scrollHeight)")
     counts_rows(console, f"{MANY_ROWS} rows")
     region.evaluate("one => one.scrollTo(0, one.scrollHeight)")
     expect(shown.last).to_contain_text("00000")
+    # A column of texts is compared with text, though only digits are written.
+    console.page.get_by_label("Field").select_option("input.said")
+    console.page.get_by_label("Value").fill("00012")
+    console.page.get_by_role("button", name="Add").click()
+    counts_rows(console, "1 row")
+    expect(console.page.get_by_label("Filter")).to_have_value('input.said = "00012"')
 
 
 def test_a_row_shows_everything_and_is_judged_with_the_keyboard(

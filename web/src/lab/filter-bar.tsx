@@ -3,6 +3,7 @@ import { useState } from "react";
 
 import { SEARCH_FIELD } from "../app/shortcuts";
 import { useText } from "../messages/text";
+import { conditionOf, WITHOUT_VALUE, type Kinds } from "./condition-value";
 import {
   filterProblem,
   filterText,
@@ -13,7 +14,6 @@ import {
   type Condition,
   type Filter,
   type Operator,
-  type Value,
 } from "./filter-text";
 
 interface FilterBarProps {
@@ -21,11 +21,13 @@ interface FilterBarProps {
   filter: string;
   /** The fields that there are. */
   fields: readonly string[];
+  /** What they hold, as far as it is known. */
+  kinds: Kinds;
   onFilter: (filter: string) => void;
 }
 
 /** A filter as chips, one for each condition, and as the text that they make. */
-export function FilterBar({ filter, fields, onFilter }: FilterBarProps) {
+export function FilterBar({ filter, fields, kinds, onFilter }: FilterBarProps) {
   const text = useText();
   const [written, setWritten] = useState(filter);
   const problem = filterProblem(written);
@@ -66,6 +68,7 @@ export function FilterBar({ filter, fields, onFilter }: FilterBarProps) {
       )}
       <NewCondition
         fields={fields}
+        kinds={kinds}
         onAdd={(condition) => {
           onFilter(textOfParts([...parts, condition]));
         }}
@@ -103,13 +106,13 @@ function Chips({ parts, onRemove }: { parts: readonly Filter[]; onRemove: (index
   );
 }
 
-const WITHOUT_VALUE: readonly Operator[] = ["is_null", "not_null"];
-
 function NewCondition({
   fields,
+  kinds,
   onAdd,
 }: {
   fields: readonly string[];
+  kinds: Kinds;
   onAdd: (condition: Condition) => void;
 }) {
   const text = useText();
@@ -123,7 +126,7 @@ function NewCondition({
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        onAdd(conditionOf(chosen, op, value));
+        onAdd(conditionOf(chosen, op, value, kinds));
         setValue("");
       }}
     >
@@ -159,20 +162,4 @@ function NewCondition({
       </Group>
     </form>
   );
-}
-
-function conditionOf(field: string, op: Operator, written: string): Condition {
-  if (WITHOUT_VALUE.includes(op)) return { field, op };
-  if (op === "in" || op === "not_in") {
-    return { field, op, value: written.split(",").map((one) => valueOf(field, one.trim())) };
-  }
-  return { field, op, value: valueOf(field, written) };
-}
-
-const TEXTS = /^(status|item_id|error_code|text|label\.)/;
-
-/** A number where one was written and the field may hold one. */
-function valueOf(field: string, written: string): Value {
-  const number = Number(written);
-  return written !== "" && !TEXTS.test(field) && Number.isFinite(number) ? number : written;
 }

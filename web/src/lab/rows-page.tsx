@@ -7,13 +7,17 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useText } from "../messages/text";
 import { experimentQuery } from "./experiment-query";
+import { kindsIn } from "./condition-value";
 import { FilterBar } from "./filter-bar";
 import { LabNavigation } from "./lab-navigation";
 import { fieldsOf } from "./row-fields";
-import { firstRowsQuery, rowsQuery } from "./rows-query";
+import { countQuery, firstRowsQuery, rowsQuery } from "./rows-query";
 import { rowsSearchOf } from "./rows-search";
 import { RowsTable } from "./rows-table";
 import type { Experiment } from "./types";
+
+/** Rows that are looked at to know what the columns hold. */
+const ROWS_LOOKED_AT = 200;
 
 const route = getRouteApi("/shell/lab/experiments/$experimentId/rows");
 
@@ -36,6 +40,9 @@ function Rows({ experiment }: { experiment: Experiment }) {
   const rows = useInfiniteQuery(rowsQuery(id, search));
   const fields = fieldsOf(experiment, first.data?.[0]);
   const shown = rows.data?.pages.flatMap((page) => page.items) ?? [];
+  // Once the rows are there, and where they are not all that pass.
+  const count = useQuery({ ...countQuery(id, search), enabled: rows.hasNextPage });
+  const kinds = kindsIn([...(first.data ?? []), ...shown.slice(0, ROWS_LOOKED_AT)]);
   const change = (changed: Readonly<Record<string, string | boolean>>) => {
     void navigate({ search: rowsSearchOf({ ...search, ...changed }), replace: true });
   };
@@ -56,6 +63,7 @@ function Rows({ experiment }: { experiment: Experiment }) {
         key={search.filter}
         filter={search.filter ?? ""}
         fields={fields}
+        kinds={kinds}
         onFilter={(filter) => {
           change({ filter });
         }}
@@ -85,9 +93,13 @@ function Rows({ experiment }: { experiment: Experiment }) {
         />
         <Text c="dimmed" size="sm" role="status">
           {rows.data &&
-            text(rows.hasNextPage ? "rowsShownSoFar" : "rowsShown", {
-              count: formats.number(shown.length),
-            })}
+            (rows.hasNextPage
+              ? text(count.data == null ? "rowsShownSoFar" : "rowsShownOf", {
+                  count: formats.number(shown.length),
+                  // While a run goes on, more rows may have come since they were counted.
+                  total: formats.number(Math.max(count.data ?? 0, shown.length)),
+                })
+              : text("rowsShown", { count: formats.number(shown.length) }))}
         </Text>
       </Group>
       {rows.error && <ProblemAlert error={rows.error} />}

@@ -3,9 +3,10 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { answerOf, api } from "../api/client";
 import { readFilter } from "./filter-text";
 import type { RowsSearch } from "./rows-search";
-import type { ResultRow } from "./types";
+import type { Aggregates, ResultRow } from "./types";
 
 const ROWS_A_PAGE = 200;
+const FIRST_ROWS = 20;
 
 export const rowsKey = (experimentId: string) => ["rows", experimentId] as const;
 
@@ -31,11 +32,36 @@ export function rowsQuery(experimentId: string, search: RowsSearch) {
   });
 }
 
-/** The first row in the order of the dataset, which tells what columns there are. */
+/** The first rows in the order of the dataset, which tell what columns there are and what they hold. */
 export function firstRowsQuery(experimentId: string) {
   return queryOptions({
     queryKey: [...rowsKey(experimentId), "first"],
-    queryFn: () => rowsWhere(experimentId, null, 1),
+    queryFn: () => rowsWhere(experimentId, null, FIRST_ROWS),
+    staleTime: 60_000,
+  });
+}
+
+/** How many rows pass the filter, of those that have ended. */
+export function countQuery(experimentId: string, search: RowsSearch) {
+  const filter = readFilter(search.filter ?? "");
+  return queryOptions({
+    queryKey: [...rowsKey(experimentId), "count", search.filter],
+    queryFn: async ({ signal }) => {
+      const found: Aggregates = await answerOf(
+        api.GET("/api/v1/experiments/{experiment_id}/aggregates", {
+          params: {
+            path: { experiment_id: experimentId },
+            query: filter === null ? {} : { filter: JSON.stringify(filter) },
+          },
+          signal,
+        }),
+      );
+      // Every evaluator says what became of each row; without evaluators no answer does.
+      const [outcomes] = Object.values(found.scores).flatMap((score) => score.outcomes ?? []);
+      if (outcomes === undefined) return null;
+      const { scored, target_failed, unscored, infrastructure } = outcomes;
+      return scored + target_failed + unscored + infrastructure;
+    },
     staleTime: 60_000,
   });
 }

@@ -39,6 +39,16 @@ test("a value is put where its name stands, and markup in it stays text", () => 
   expect(text("nodeTitle", { node: "<b>$&</b>" })).toBe("Node <b>$&</b>");
 });
 
+test("a word follows the number that stands before it", () => {
+  const text = textOf({ ...en, rowsShown: "{count} {count:row|rows}" });
+  expect([0, 1, "1", "1,000"].map((count) => text("rowsShown", { count }))).toEqual([
+    "0 rows",
+    "1 row",
+    "1 row",
+    "1,000 rows",
+  ]);
+});
+
 test("the language is the reader's choice, else the browser's first known one, else English", () => {
   expect(firstLanguage("zh", ["en-GB"])).toBe("zh");
   expect(firstLanguage(null, ["fr", "zh-TW", "en"])).toBe("zh");

@@ -6,7 +6,10 @@ import { zh } from "./zh";
 export type MessageKey = keyof typeof en;
 export type Messages = Readonly<Record<MessageKey, string>>;
 
-/** A message in the reader's language; `{name}` in it is replaced by the value of that name. */
+/**
+ * A message in the reader's language. `{name}` in it is replaced by the value of that name, and
+ * `{name:row|rows}` by the first word where that value is 1, and by the second one elsewhere.
+ */
 export type Text = (key: MessageKey, values?: Readonly<Record<string, string | number>>) => string;
 
 export const LANGUAGES = { en: "English", zh: "中文" } as const;
@@ -25,7 +28,11 @@ const ReadingContext = createContext<Reading | null>(null);
 
 export function textOf(messages: Messages): Text {
   return (key, values = {}) =>
-    messages[key].replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+    messages[key]
+      .replace(/\{(\w+):([^|}]*)\|([^}]*)\}/g, (_, name: string, one: string, several: string) =>
+        String(values[name]) === "1" ? one : several,
+      )
+      .replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 
 /** The language that the reader chose, or else the first one of the browser's that there is. */

@@ -330,6 +330,7 @@ export const zh: Messages = {
   retryFailuresConsequence: "将重试 {name} 中失败或停止的条目。",
   rowAfter: "下一行",
   rowBefore: "上一行",
+  rowsShownOf: "共 {total} 行，已读取 {count} 行；滚动加载更多",
   rowTitle: "行 {item}",
   rows: "行",
   rowsOf: "{name} 的行",
