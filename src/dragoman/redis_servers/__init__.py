@@ -7,15 +7,12 @@ from dragoman.redis_servers.connection import Reply
 from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, RedisServerFacts, ask_redis, misfit
 from dragoman.redis_servers.gathering import RedisPipeline, settle
 from dragoman.redis_servers.key_families import MODEL, KeyFamily, family_of, versioned
-from dragoman.redis_servers.operations import KeyTag, Operations
 from dragoman.redis_servers.requests import (
     Command,
     FunctionCall,
     FunctionLibrary,
     Plain,
     RedisRequest,
-    Script,
-    ScriptCall,
 )
 from dragoman.redis_servers.servers import Servers, open_servers
 from dragoman.redis_servers.subscription import Subscription
@@ -27,16 +24,12 @@ __all__ = [
     "FunctionCall",
     "FunctionLibrary",
     "KeyFamily",
-    "KeyTag",
     "Misfit",
-    "Operations",
     "Plain",
     "RedisPipeline",
     "RedisRequest",
     "RedisServerFacts",
     "Reply",
-    "Script",
-    "ScriptCall",
     "Servers",
     "Subscription",
     "ask_redis",

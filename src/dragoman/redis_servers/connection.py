@@ -19,7 +19,6 @@ Reply: TypeAlias = Any
 _ERRORS: dict[str, type[exceptions.ResponseError]] = {
     "ASK": exceptions.AskError,
     "MOVED": exceptions.MovedError,
-    "NOSCRIPT": exceptions.NoScriptError,
 }
 """Error replies that a user or operator can act on, by their first word."""
 
@@ -75,8 +74,6 @@ class RedisConnection(asyncio.Protocol):
     """
 
     def __init__(self, timeout_ms: int) -> None:
-        self.known: set[str] = set()
-        """Scripts that were sent in full over this connection, so that the server knows them."""
         self.loads: Counter[str] = Counter()
         """How often each library of functions was loaded over this connection."""
         self.on_lost: Callable[[], None] | None = None

@@ -1,7 +1,7 @@
 """Asking servers: requests travel together, each is answered or refused in time.
 
-None is retried, unless the server said that it did nothing because it does not know the script or
-the function, or because the keys are moving.
+None is retried, unless the server said that it did nothing because it does not know the function,
+or because the keys are moving.
 
 A journey costs many times what a request does, on both sides. So a server that is near is asked
 for the next things when it has answered the last, and what comes up meanwhile goes together.
@@ -17,7 +17,6 @@ from typing import TypeAlias
 from redis.exceptions import (
     AskError,
     MovedError,
-    NoScriptError,
     RedisClusterException,
     RedisError,
     ResponseError,
@@ -41,10 +40,10 @@ from dragoman.redis_servers.servers import ANY_LANE, Servers
 log = get_logger("dragoman.redis")
 
 _LED_ON_AT_MOST = 3
-"""A request goes so often to a server that holds the keys now, or again with the whole script."""
+"""A request goes so often to a server that holds the keys now, or again with its library."""
 
-_BROKEN_SCRIPT = ("user_script:", "user_function:", "Error running script")
-"""How the error of a script that is wrong begins, on newer servers and on older ones."""
+_BROKEN_FUNCTION = "user_function:"
+"""How the error of a function that is wrong begins."""
 
 _BROKEN_FUNCTIONS = ("Error ", "No functions registered")
 """What is said of a library that does not compile, or that registers nothing."""
@@ -356,7 +355,7 @@ class RedisPipeline:
                     else:
                         batch.append(asking)
                     continue
-            commands.append(request.command(connection.known))
+            commands.append(request.command())
             askers.append(asking)
         # What may run without memory comes first: it is what frees slots.
         for kind in sorted(batches, reverse=True):
@@ -364,7 +363,7 @@ class RedisPipeline:
             for start in range(0, len(askings), _MOST_TOGETHER):
                 some = askings[start : start + _MOST_TOGETHER]
                 if len(some) == 1:
-                    commands.append(some[0].request.command(connection.known))
+                    commands.append(some[0].request.command())
                     askers.append(some[0])
                 else:
                     calls: list[FunctionCall] = [each.request for each in some]  # type: ignore[misc]
@@ -400,7 +399,7 @@ class RedisPipeline:
     # --- back ------------------------------------------------------------------------------------
 
     def failed(self, asking: _Asking, connection: RedisConnection, error: ResponseError) -> None:
-        """Pass a request on to a server that knows the script and the keys, or say why not."""
+        """Pass a request on to a server that knows the function and the keys, or say why not."""
         if self._led_on(asking, connection, error):
             return
         self.on_answer(asking.name, self.time() - asking.asked_at)
@@ -417,11 +416,6 @@ class RedisPipeline:
         asking.led_on += 1
         if asking.led_on > _LED_ON_AT_MOST:
             return False
-        if isinstance(error, NoScriptError):
-            # A failover or SCRIPT FLUSH: running it in full makes it known again.
-            asking.request.unknown(connection.known)
-            self._send(connection, (asking,))
-            return True
         if isinstance(error, FunctionNotFound):
             library = asking.request.library
             if library is None or asking.not_loaded is not None:
@@ -471,8 +465,8 @@ class RedisPipeline:
                 f"does not take the functions of the ledger ({asking.not_loaded}). "
                 "Its user needs the right to use FUNCTION LOAD and FCALL."
             )
-        if str(error).startswith(_BROKEN_SCRIPT):
-            return InternalError(f"A script failed in Redis: {error}")
+        if str(error).startswith(_BROKEN_FUNCTION):
+            return InternalError(f"A function failed in Redis: {error}")
         if str(error).startswith(_OUT_OF_MEMORY):
             return self._down(
                 f"has no memory left ({error}). Nothing was done; give it more memory (maxmemory)."

@@ -1,4 +1,4 @@
-"""What can be asked of a server: a run of a script or of a function, or a plain command."""
+"""What can be asked of a server: a run of a function, or a plain command."""
 
 from __future__ import annotations
 
@@ -28,19 +28,6 @@ _TOGETHER = (files("dragoman.redis_servers") / "lua" / "together.lua").read_text
 
 MOST_WORDS = 255
 """Keys, or arguments, of a call that may be run together with others."""
-
-
-class Script(msgspec.Struct, frozen=True):
-    """A script as the server gets it, and the name the server knows it by."""
-
-    source: str
-    sha: str
-    keys: tuple[str, ...]
-    """The last parts of its keys' names, in the order of KEYS."""
-
-    @classmethod
-    def of(cls, source: str, keys: tuple[str, ...]) -> Script:
-        return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest(), keys)
 
 
 class FunctionPlace(msgspec.Struct, frozen=True):
@@ -102,41 +89,14 @@ def _runs_together(library: str, flags: str) -> str:
 class RedisRequest(Protocol):
     """Something to send."""
 
-    def command(self, known: set[str]) -> Command:
-        """The words to send to a server that knows these scripts, and any that is in them."""
-        ...
-
-    def unknown(self, known: set[str]) -> None:
-        """The server said that it does not know the script, whatever it knew before."""
+    def command(self) -> Command:
+        """The words to send."""
         ...
 
     @property
     def library(self) -> FunctionLibrary | None:
         """The functions that the server must have been given, if it must."""
         ...
-
-
-class ScriptCall(msgspec.Struct, frozen=True):
-    """One run of a script on the keys of one tag."""
-
-    script: Script
-    keys: tuple[bytes, ...]
-    arguments: list[bytes]
-
-    def command(self, known: set[str]) -> Command:
-        script = self.script
-        if script.sha in known:
-            return ("EVALSHA", script.sha, len(self.keys), *self.keys, *self.arguments)
-        # Running it in full makes it known to whatever comes after.
-        known.add(script.sha)
-        return ("EVAL", script.source, len(self.keys), *self.keys, *self.arguments)
-
-    def unknown(self, known: set[str]) -> None:
-        known.discard(self.script.sha)
-
-    @property
-    def library(self) -> FunctionLibrary | None:
-        return None
 
 
 class FunctionCall(msgspec.Struct, frozen=True, gc=False):
@@ -147,11 +107,8 @@ class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[Argument, ...]
     arguments: tuple[Argument, ...]
 
-    def command(self, known: set[str]) -> Command:
+    def command(self) -> Command:
         return ("FCALL", self.place.name, len(self.keys), *self.keys, *self.arguments)
-
-    def unknown(self, known: set[str]) -> None:
-        """What a server has of libraries is not remembered: it is asked, and says so."""
 
     @property
     def is_short(self) -> bool:
@@ -178,15 +135,12 @@ def run_together(calls: Sequence[FunctionCall]) -> Command:
 
 
 class Plain(msgspec.Struct, frozen=True):
-    """One plain command, for what a script cannot do: to wait, for example."""
+    """One plain command, for what a function cannot do: to wait, for example."""
 
     words: Command
 
-    def command(self, known: set[str]) -> Command:
+    def command(self) -> Command:
         return self.words
-
-    def unknown(self, known: set[str]) -> None:
-        """There is no script in it."""
 
     @property
     def library(self) -> FunctionLibrary | None:

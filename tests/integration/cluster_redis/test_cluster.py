@@ -32,7 +32,7 @@ def test_all_keys_of_every_call_are_in_one_slot_and_calls_reach_every_server(
         askers: Sequence[connection.ReplyWaiter],
     ) -> None:
         for command in commands:
-            if command[0] in ("EVALSHA", "EVAL"):
+            if command[0] == "FCALL":
                 count = int(command[2])
                 calls.add(tuple(bytes(key).decode() for key in command[3 : 3 + count]))  # type: ignore[arg-type]
         ask_server(self, commands, askers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from redis.asyncio.connection import AbstractConnection
@@ -89,17 +90,17 @@ def test_after_a_restart_without_data_everybody_is_there_again_with_the_next_ren
     asyncio.run(live())
 
 
-def test_scripts_that_were_flushed_are_loaded_again(
+def test_functions_that_were_flushed_are_loaded_again(
     own_redis: RedisProcess, open_peers: OpenPeers
 ) -> None:
     async def live() -> None:
         one = open_peers(own_redis.url, ONE)
         await one.join(CARD)
-        own_redis.command("SCRIPT", "FLUSH")
+        own_redis.command("FUNCTION", "FLUSH")
         assert await one.renew(CARD) == Renewed()
         answers = await asyncio.gather(*(one.post(ONE, ended(number)) for number in range(20)))
         assert answers == [Posted()] * 20
-        own_redis.command("SCRIPT", "FLUSH")
+        own_redis.command("FUNCTION", "FLUSH")
         assert len(await take(one)) == 20
         await one.close()
 
@@ -285,5 +286,29 @@ def test_a_name_on_the_roster_without_a_record_is_struck_by_the_next_look(
         assert await one.take_down(InstanceId("ghost")) is None
         assert [view.instance_id for view in await one.instances()] == ["one"]
         await one.close()
+
+    asyncio.run(live())
+
+
+def test_an_instance_stays_present_and_works_off_its_notes_while_redis_is_full(
+    own_redis: RedisProcess, open_peers: OpenPeers
+) -> None:
+    async def live() -> None:
+        peer = open_peers(own_redis.url, "peer")
+        late = open_peers(own_redis.url, "late")
+        await peer.join(CARD)
+        await peer.post(peer.instance_id, ended(1))
+        own_redis.command("CONFIG", "SET", "maxmemory", "1")
+        assert await peer.renew(CARD) == Renewed(revived=False)
+        handed: Any = await peer.take(1)
+        assert [delivery.note for delivery in handed.deliveries] == [ended(1)]
+        handed = await peer.take(1, done=[handed.deliveries[0].entry_id])
+        assert handed.length == 0
+        for asked in (late.join(CARD), peer.post(peer.instance_id, ended(2))):
+            with pytest.raises(DependencyDown, match="no memory left"):
+                await asked
+        await peer.leave()
+        await peer.close()
+        await late.close()
 
     asyncio.run(live())

@@ -13,17 +13,15 @@ from tests.servers import RedisCluster, RedisProcess
 from tests.servers.programs import free_port
 
 from dragoman.errors import DependencyDown
-from dragoman.redis_servers import Plain, RedisPipeline, Reply, Script, ScriptCall, open_servers
+from dragoman.redis_servers import Plain, RedisPipeline, Reply, open_servers
 
 pytestmark = pytest.mark.redis
 
 TIMEOUT_MS = 300
 
-SAY = Script.of("return ARGV[1]", ("key",))
 
-
-def say(word: str) -> ScriptCall:
-    return ScriptCall(SAY, (b"{t}:key",), [word.encode()])
+def say(word: str) -> Plain:
+    return Plain(("ECHO", word))
 
 
 def talk(

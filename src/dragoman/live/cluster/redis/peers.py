@@ -18,7 +18,7 @@ from dragoman.redis_servers import RedisPipeline, open_servers, versioned
 class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOperations):
     """One instance's place in a cluster that meets on a Redis server or a Redis Cluster.
 
-    Every operation is one script on the keys of one hash tag, on the server's time. Nothing is
+    Every operation is one function on the keys of one hash tag, on the server's time. Nothing is
     retried behind the asker's back. Waiting for notes and listening to the feed have connections
     of their own, so that they never keep another call waiting.
     """

@@ -8,21 +8,19 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+import msgspec
+
 from dragoman.ids import InstanceId, TenantId
-from dragoman.redis_servers import KeyTag, Operations, RedisPipeline
+from dragoman.redis_servers import FunctionLibrary, RedisPipeline
 
 Answer: TypeAlias = list[Any]
-"""What an operation's Lua file says it answers."""
+"""What the header of a function says it answers."""
 
-_LUA = files("dragoman.live.cluster") / "lua"
-
-_INSTANCE = Operations.read(_LUA / "instance", ("record", "inbox"), ("instance",))
-_ROSTER = Operations.read(_LUA / "roster", ("known",), ("roster",))
-_DEAD_LETTERS = Operations.read(
-    _LUA / "dead_letters", ("letters", "order", "counts"), ("dead_letters",)
+_FUNCTIONS = files("dragoman.live.cluster") / "functions"
+_PARTS = ("opening", "instance", "roster", "dead_letters", "window", "tenant")
+_LIBRARY = FunctionLibrary.of(
+    "cluster", [(_FUNCTIONS / f"{part}.lua").read_text("utf-8") for part in _PARTS]
 )
-_WINDOW = Operations.read(_LUA / "window", ("window",), ("window",))
-_TENANT = Operations.read(_LUA / "tenant", ("session_blocks", "job_blocks"), ("tenant",))
 
 _DAY_MS = 24 * 3_600_000
 _PRESENCE_KEPT_MS = _DAY_MS
@@ -33,6 +31,17 @@ _SELF_TIMED = 0
 
 _INBOX_KEY = 1
 """Where the inbox stands among an instance's keys."""
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class KeyTag(msgspec.Struct, frozen=True):
+    """Keys that live on one server, in the order that the functions know them by."""
+
+    name: str
+    keys: tuple[bytes, ...]
+    least_ttl_ms: int
+    """What is written stays at least this long."""
 
 
 class Tags:
@@ -45,11 +54,13 @@ class Tags:
         self._caller = caller
         self.key_prefix = key_prefix
         self._time_shift_ms = time_shift_ms
-        self._roster = KeyTag.of(_ROSTER, key_prefix, "instances", _PRESENCE_KEPT_MS)
-        self._dead_letters = KeyTag.of(_DEAD_LETTERS, key_prefix, "dead_letters", _LETTERS_KEPT_MS)
+        self._roster = self._tag("instances", ("known",), _PRESENCE_KEPT_MS)
+        self._dead_letters = self._tag(
+            "dead_letters", ("letters", "order", "counts"), _LETTERS_KEPT_MS
+        )
 
     def instance(self, instance_id: InstanceId) -> KeyTag:
-        return KeyTag.of(_INSTANCE, self.key_prefix, f"i:{_safe(instance_id)}", _PRESENCE_KEPT_MS)
+        return self._tag(f"i:{_safe(instance_id)}", ("record", "inbox"), _PRESENCE_KEPT_MS)
 
     def inbox_key(self, instance_id: InstanceId) -> bytes:
         return self.instance(instance_id).keys[_INBOX_KEY]
@@ -68,19 +79,24 @@ class Tags:
         return self._ask(self._dead_letters, name, arguments, blobs)
 
     def ask_window(self, key: str, name: str, *arguments: int) -> Future[Answer]:
-        tag = KeyTag.of(_WINDOW, self.key_prefix, f"w:{_safe(key)}", _SELF_TIMED)
+        tag = self._tag(f"w:{_safe(key)}", ("window",), _SELF_TIMED)
         return self._ask(tag, name, arguments, ())
 
     def ask_tenant(self, tenant: TenantId, name: str, *arguments: Any) -> Future[Answer]:
-        tag = KeyTag.of(_TENANT, self.key_prefix, f"t:{_safe(tenant)}", _SELF_TIMED)
+        tag = self._tag(f"t:{_safe(tenant)}", ("session_blocks", "job_blocks"), _SELF_TIMED)
         return self._ask(tag, name, arguments, ())
 
     def _ask(
         self, tag: KeyTag, name: str, arguments: Sequence[Any], blobs: Sequence[bytes]
     ) -> Future[Answer]:
         shift_ms = self._time_shift_ms() if self._time_shift_ms is not None else 0
-        call = tag.call(name, arguments, blobs, time_shift_ms=shift_ms)
-        return self._caller.ask(tag.name, name, call)
+        # What is binary stays out of the packed terms: the functions never look into it.
+        terms = _pack((shift_ms, tag.least_ttl_ms, arguments))
+        return self._caller.ask(tag.name, name, _LIBRARY.call(name, tag.keys, (terms, *blobs)))
+
+    def _tag(self, name: str, keys: Sequence[str], least_ttl_ms: int) -> KeyTag:
+        tag = f"{self.key_prefix}:{{{name}}}"
+        return KeyTag(tag, tuple(f"{tag}:{key}".encode() for key in keys), least_ttl_ms)
 
 
 def _safe(name: str) -> str:

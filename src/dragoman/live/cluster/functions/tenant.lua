@@ -1,7 +1,14 @@
+-- How much of its limit each instance has for a tenant: instance_id -> size, a space, until when it counts.
+local BLOCKS
+
+local function tenant(keys)
+  BLOCKS = {sessions = keys[1], in_flight = keys[2]}
+end
+
 -- hold: have a block of the tenant's limit: what is used in any case, of what is wanted what the others leave.
 -- arguments  what, instance_id, used, wanted, limit, ttl_ms
 -- answers    size of the block, of all blocks
-local function operation(arguments)
+local function hold(arguments)
   local what, instance_id, used, wanted, limit, ttl_ms = unpack(arguments)
   local blocks = BLOCKS[what]
   local others = 0
@@ -24,3 +31,5 @@ local function operation(arguments)
   end
   return {size, others + size}
 end
+
+register('hold', on(tenant, hold))

@@ -1,8 +1,15 @@
 -- A window of time: when it ends, and how many were counted in it. It lives no longer than that.
-local WINDOW = KEYS[1]
+local WINDOW
 
--- Counts one more, in a new window when the last one has ended; answers the count and the time left.
-local function count(window_ms)
+local function window(keys)
+  WINDOW = keys[1]
+end
+
+-- count: count one more, in a new window when the last one has ended.
+-- arguments  window_ms
+-- answers    count resets_in_ms
+local function count(arguments)
+  local window_ms = arguments[1]
   local ends_at_ms = tonumber(redis.call('HGET', WINDOW, 'ends_at_ms') or 0)
   if ends_at_ms <= now_ms then
     ends_at_ms = now_ms + window_ms
@@ -12,3 +19,5 @@ local function count(window_ms)
   end
   return {redis.call('HINCRBY', WINDOW, 'count', 1), ends_at_ms - now_ms}
 end
+
+register('count', on(window, count))
