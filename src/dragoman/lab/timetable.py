@@ -9,6 +9,8 @@ from dragoman.errors import DragomanError
 from dragoman.lab.experiments import Experiments
 from dragoman.observability import get_logger
 
+CORRECT_EVERY_SECONDS = 60.0
+
 
 class Timetable:
     """Looks for experiments whose time has come; of several processes that look, one starts it."""
@@ -16,6 +18,10 @@ class Timetable:
     def __init__(self, experiments: Experiments, clock: Clock, *, tick_seconds: float) -> None:
         self._experiments = experiments
         self._tick_seconds = tick_seconds
+        self._clock = clock
+        self._shown_ms = 0
+        """What the clock showed at the last look."""
+        self._corrected_at: float | None = None
         self._log = get_logger(__name__, clock)
         self._loop: asyncio.Task[None] | None = None
 
@@ -43,6 +49,7 @@ class Timetable:
 
     async def start_due(self) -> None:
         """Start every experiment whose time has come."""
+        await self._correct()
         for due in await self._experiments.due_starts():
             try:
                 run_id = await self._experiments.start_due(due)
@@ -60,3 +67,21 @@ class Timetable:
                 self._log.info(
                     "lab_run_due", experiment_id=due.experiment_id, run_id=run_id, due=due.due_ms
                 )
+
+    async def _correct(self) -> None:
+        """Find next times that a clock set too late: at first, when it went back, and regularly.
+
+        It may have been the clock of another machine, or this one's before the server started.
+        """
+        shown_ms, now = self._clock.now_ms(), self._clock.monotonic()
+        went_back, self._shown_ms = shown_ms < self._shown_ms, shown_ms
+        looked_lately = (
+            self._corrected_at is not None and now - self._corrected_at < CORRECT_EVERY_SECONDS
+        )
+        if looked_lately and not went_back:
+            return
+        self._corrected_at = now
+        for moved in await self._experiments.correct_times():
+            self._log.warning(
+                "lab_next_run_brought_forward", experiment_id=moved.experiment_id, was=moved.next_ms
+            )

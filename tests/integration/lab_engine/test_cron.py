@@ -174,6 +174,59 @@ async def _are(labs: Instances, made: Experiment, number: int) -> bool:
     return await labs.runs(made) == number
 
 
+def test_a_clock_that_was_ahead_and_was_corrected_silences_no_experiment(
+    database_url: str,
+) -> None:
+    clock = WallClock("2026-03-27T12:00:00+01:00")
+
+    async def story() -> None:
+        async with instances(database_url, clock) as labs:
+            made, _ = await labs.first.lab.experiments.submit(TENANT, nightly(None), APPEND)
+            await until(lambda: labs.rests(made))
+            # The times up to ten years ahead make one start, that of the next night.
+            assert await labs.at("2036-01-01T12:00:00+01:00", made) == 1
+            assert await labs.at("2036-01-02T12:00:00+01:00", made) == 1
+            assert await labs.next_run(made) == ms("2036-01-03T02:30:00+01:00")
+            # Corrected: that night's start is not made twice, and the one after it comes.
+            assert await labs.at("2026-03-27T12:05:00+01:00", made) == 0
+            assert await labs.next_run(made) == ms("2026-03-29T03:00:00+02:00"), "no 2:30 then"
+            assert await labs.at("2026-03-28T02:30:00+01:00", made) == 0
+            assert await labs.at("2026-03-29T03:00:00+02:00", made) == 1
+            assert await labs.at("2026-03-30T02:30:00+02:00", made) == 1
+            assert await labs.at("2036-02-01T12:00:00+01:00", made) == 1
+        # Corrected while no lab was there: the first look finds it.
+        clock.set("2026-10-24T12:00:00+02:00")
+        async with instances(database_url, clock) as labs:
+            assert await labs.at("2026-10-24T12:00:01+02:00", made) == 0
+            assert await labs.next_run(made) == ms("2026-10-25T02:30:00+02:00")
+            assert await labs.at("2026-10-25T02:30:00+02:00", made) == 1
+            # Set back over that start, into the hour that this night has twice.
+            assert await labs.at("2026-10-25T02:10:00+02:00", made) == 0
+            assert await labs.at("2026-10-25T02:31:00+02:00", made) == 0
+            assert await labs.at("2026-10-25T02:31:00+01:00", made) == 0
+            assert await labs.at("2026-10-26T02:30:00+01:00", made) == 1
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_is_set_back_over_many_starts_repeats_none_of_them(sqlite_url: str) -> None:
+    clock = WallClock("2026-05-01T10:00:00+00:00")
+
+    async def story() -> None:
+        async with instances(sqlite_url, clock, 1) as labs:
+            made, _ = await labs.first.lab.experiments.submit(
+                TENANT, nightly(None, cron="*/15 * * * *", timezone="UTC"), APPEND
+            )
+            await until(lambda: labs.rests(made))
+            for time in ("10:15", "10:30", "10:45", "11:00"):
+                assert await labs.at(f"2026-05-01T{time}:00+00:00", made) == 1
+            for time in ("10:05", "10:15", "10:30", "10:45", "11:00"):
+                assert await labs.at(f"2026-05-01T{time}:00+00:00", made) == 0
+            assert await labs.at("2026-05-01T11:15:00+00:00", made) == 1
+
+    asyncio.run(story())
+
+
 def test_labs_whose_clocks_differ_start_each_time_once(sqlite_url: str) -> None:
     """A clock that is behind looks last, and finds a time that it believes is still to come."""
     slow, fast = WallClock("2026-05-01T12:00:00+00:00"), WallClock("2026-05-01T12:00:00+00:00")

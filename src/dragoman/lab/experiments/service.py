@@ -77,6 +77,7 @@ from dragoman.lab.plugins import Context
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import (
     DueStart,
+    PlannedStart,
     appending,
     datasets,
     experiments,
@@ -94,6 +95,9 @@ from dragoman.store import Store, StoreConnection, Work
 Result = TypeVar("Result")
 
 DUE_AT_ONCE = 100
+
+CLOCKS_DIFFER_MS = 60_000
+"""How far the clocks of instances may be apart: times that are so near are left as they are."""
 
 CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries", "weight"})
 """The fields of an experiment that may change after it was made, even while it runs."""
@@ -276,6 +280,38 @@ class Experiments(ExperimentReading):
         """Experiments with cron whose time has come."""
         now_ms = self._clock.now_ms()
         return await self._store.read(lambda c: appending.due_starts(c, now_ms, DUE_AT_ONCE))
+
+    async def correct_times(self) -> list[PlannedStart]:
+        """Bring next times forward that were reckoned by a clock that was ahead; those it moved.
+
+        A time for which the experiment has started already is not one that it starts at again.
+        """
+        now_ms = self._clock.now_ms()
+        moved: list[PlannedStart] = []
+        last: PlannedStart | None = None
+        while some := await self._store.read(
+            lambda c: appending.planned_starts(c, now_ms, last, DUE_AT_ONCE)  # noqa: B023
+        ):
+            last = some[-1]
+            moved += [one for one in some if await self._correct_time(one, now_ms)]
+        return moved
+
+    async def _correct_time(self, planned: PlannedStart, now_ms: int) -> bool:
+        cron, timezone = planned.spec.cron, planned.spec.cron_timezone
+        if cron is None:
+            return False
+        next_ms = next_time_ms(cron, timezone, now_ms + CLOCKS_DIFFER_MS)
+        if next_ms >= planned.next_ms:
+            return False
+        started = await self._store.read(
+            lambda c: appending.started_times(c, planned.experiment_id, now_ms)
+        )
+        while next_ms in started:
+            next_ms = next_time_ms(cron, timezone, next_ms)
+        if next_ms >= planned.next_ms:
+            return False
+        was = DueStart(planned.experiment_id, planned.tenant, planned.next_ms)
+        return await self._store.write(lambda c: appending.pass_time(c, was, next_ms))
 
     async def start_due(self, due: DueStart) -> RunId | None:
         """Start an experiment at its time; None when another process has done it.

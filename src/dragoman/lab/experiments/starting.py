@@ -149,7 +149,8 @@ def start(
         spec = with_evaluators(spec, ask.evaluators)
         experiments.update_spec(connection, experiment_id, spec)
     run = msgspec.structs.replace(new, item_ids=named, evaluators=spec.evaluators)
-    runs.insert_run(connection, run, fingerprints_json)
+    due_ms = None if timing.due is None else timing.due.due_ms
+    runs.insert_run(connection, run, fingerprints_json, due_ms)
     return Started(new.run_id)
 
 

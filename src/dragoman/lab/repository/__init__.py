@@ -54,7 +54,7 @@ from dragoman.lab.repository.aggregates import (
     spread_of,
     verdict_of,
 )
-from dragoman.lab.repository.appending import DueStart
+from dragoman.lab.repository.appending import DueStart, PlannedStart
 from dragoman.lab.repository.archiving import Logged
 from dragoman.lab.repository.by_hand import typed
 from dragoman.lab.repository.certainty import Statistics, Together, slopes_of
@@ -110,6 +110,7 @@ __all__ = [
     "Outcomes",
     "OutputEntry",
     "Place",
+    "PlannedStart",
     "Ranks",
     "Repeated",
     "RunAtWork",

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import ExperimentId, Item, ItemId, Run
+from dragoman.lab.model import ExperimentId, ExperimentSpec, Item, ItemId, Run
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.starting import Selection, add_rows
 from dragoman.lab.repository.statements import among, as_list
@@ -118,8 +118,55 @@ def due_starts(connection: StoreConnection, now_ms: int, most: int) -> list[DueS
     ]
 
 
+class PlannedStart(msgspec.Struct, frozen=True):
+    """An experiment whose next time is still to come."""
+
+    experiment_id: ExperimentId
+    tenant: TenantId
+    next_ms: int
+    spec: ExperimentSpec
+
+
+def planned_starts(
+    connection: StoreConnection, after_ms: int, last: PlannedStart | None, most: int
+) -> list[PlannedStart]:
+    """Experiments whose next time is later than this, the soonest first, after the last one."""
+    planned = experiment.c
+    asked = sa.select(planned.id, planned.tenant, planned.next_run_at_ms, planned.spec_json)
+    asked = asked.where(planned.next_run_at_ms > after_ms)
+    if last is not None:
+        asked = asked.where(
+            planned.next_run_at_ms >= last.next_ms,
+            sa.or_(
+                planned.next_run_at_ms > last.next_ms,
+                sa.and_(planned.next_run_at_ms == last.next_ms, planned.id > last.experiment_id),
+            ),
+        )
+    rows = connection.execute(asked.order_by(planned.next_run_at_ms, planned.id).limit(most))
+    return [
+        PlannedStart(
+            ExperimentId(row.id),
+            TenantId(row.tenant),
+            row.next_run_at_ms,
+            msgspec.json.decode(row.spec_json, type=ExperimentSpec),
+        )
+        for row in rows
+    ]
+
+
+def started_times(
+    connection: StoreConnection, experiment_id: ExperimentId, after_ms: int
+) -> set[int]:
+    """The times later than this for which the experiment has started by itself already."""
+    started = run_log.c
+    times = sa.select(started.due_at_ms).where(
+        started.experiment_id == experiment_id, started.due_at_ms > after_ms
+    )
+    return set(connection.execute(times).scalars())
+
+
 def pass_time(connection: StoreConnection, due: DueStart, next_ms: int) -> bool:
-    """Move an experiment on to its next time; False when another process has done it.
+    """Move an experiment to its next time; False when another process has done it.
 
     Each time is passed once, whatever the clocks of the processes say: this one write decides.
     """

@@ -25,8 +25,8 @@ from dragoman.store import StoreConnection
 NEW_RUN_MS = 30_000
 """How long a program's new run may be without a driver before it counts as abandoned."""
 
-_COLUMNS = [column for column in run_log.c if column.name != "fingerprints_json"]
-"""Everything but what is read once, by those who compare runs."""
+_COLUMNS = [column for column in run_log.c if column.name not in ("fingerprints_json", "due_at_ms")]
+"""Everything but what is read seldom: by those who compare runs, and after a clock was wrong."""
 
 _RUN = sa.select(*_COLUMNS).where(run_log.c.id == sa.bindparam("run"))
 _RUN_LOCKED = _RUN.with_for_update()
@@ -37,10 +37,16 @@ def lease_name(run_id: RunId) -> str:
     return f"run/{run_id}"
 
 
-def insert_run(connection: StoreConnection, run: Run, fingerprints_json: str | None = None) -> None:
+def insert_run(
+    connection: StoreConnection,
+    run: Run,
+    fingerprints_json: str | None = None,
+    due_ms: int | None = None,
+) -> None:
     """Store a new run, and set its experiment to pending again.
 
-    `fingerprints_json` says what the scores of its evaluators depend on.
+    `fingerprints_json` says what the scores of its evaluators depend on, `due_ms` for which time
+    it starts by itself.
     """
     connection.execute(
         sa.insert(run_log),
@@ -63,6 +69,7 @@ def insert_run(connection: StoreConnection, run: Run, fingerprints_json: str | N
             "created_at_ms": run.created_at_ms,
             "started_at_ms": run.started_at_ms,
             "ended_at_ms": run.ended_at_ms,
+            "due_at_ms": due_ms,
         },
     )
     connection.execute(

@@ -153,12 +153,14 @@ run_log = sa.Table(
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
     sa.Column("ended_at_ms", time_ms()),
+    sa.Column("due_at_ms", time_ms()),
     sa.Index(None, "status", "tenant"),
     sa.Index(None, "experiment_id", "created_at_ms"),
 )
 """`evaluators_json`: the evaluators of the run. NULL: stored before they could change.
 
 `stop_code`: the code of the items that a run that was stopped did not come to. NULL: it was killed.
+`due_at_ms`: the time for which it started by itself. NULL: a user started it.
 """
 
 # --- what scheduling sees -------------------------------------------------------------------------
