@@ -101,6 +101,8 @@ NO_STAGE = Pipeline(use_asr=False, use_nmt=False, use_tts=False)
         SessionInit(src_lang="en", tgt_langs=("es", "zh"), features=("voice_cloning",)),
         SessionInit(src_lang="auto", auto_langs=("en", "zh"), tgt_lang="es"),
         SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en", lang_b="zh"),
+        SessionInit(mode=Mode.TWO_WAY_AUTO, src_lang="auto", lang_a="en", lang_b="zh"),
+        SessionInit(mode=Mode.TWO_WAY_AUTO, src_lang="ZH", lang_a="en", lang_b="zh"),
         SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline(use_nmt=True)),
     ],
 )
@@ -119,6 +121,7 @@ def test_a_good_session_passes(init: SessionInit) -> None:
         (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en"), "lang_b"),
         (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_b="en"), "lang_a"),
         (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en", lang_b="EN"), "lang_b"),
+        (SessionInit(mode=Mode.TWO_WAY_AUTO, src_lang="fr", lang_a="en", lang_b="zh"), "src_lang"),
         (SessionInit(src_lang="en", tgt_lang="es", features=("telepathy",)), "features"),
         (SessionInit(src_lang="en", tgt_lang="es", pipeline=NO_STAGE), "pipeline"),
     ],

@@ -156,6 +156,7 @@ def _check_two_ways(init: SessionInit) -> None:
             raise _bad(field, "is missing; mode two_way_auto needs lang_a and lang_b")
     if same_language(init.lang_a, init.lang_b):
         raise _bad("lang_b", "is the same as lang_a; two_way_auto needs two languages")
+    _check_way(init, init.src_lang)
 
 
 def _check_input(audio: bytes | None, text: str | None) -> None:
