@@ -46,7 +46,8 @@ def test_each_resource_has_a_threshold_of_its_own(
     [
         pytest.param([], {}, id="the first sample does not count"),
         pytest.param([100.0], {}, id="one busy heartbeat is no mean"),
-        pytest.param([100.0, 100.0], {"cpu": 100.0}, id="two are"),
+        pytest.param([100.0, 100.0], {}, id="nor are two"),
+        pytest.param([100.0, 100.0, 100.0], {"cpu": 100.0}, id="three are"),
         pytest.param([1.0, 100.0, 1.0], {}, id="one among calm ones"),
         pytest.param([1.0, 100.0, 100.0, 60.0], {"cpu": 86.7}, id="the last three"),
     ],

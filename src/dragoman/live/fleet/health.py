@@ -129,8 +129,7 @@ class Breaker:
 
 
 SAMPLES = 3
-_FEWEST_SAMPLES = 2
-"""A single busy heartbeat is no mean."""
+"""What is judged is the mean of so many heartbeats; of fewer nothing is said."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +193,7 @@ class RecentUsage:
             if percents:
                 mean = sum(percents) / len(percents)
                 limit = self._thresholds.of(resource)
-                over = 0 < limit <= mean and len(percents) >= _FEWEST_SAMPLES
+                over = 0 < limit <= mean and len(percents) == SAMPLES
                 found.append(ResourceMean(resource, round(mean, 1), over))
         return tuple(found)
 
