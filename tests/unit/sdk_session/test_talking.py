@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from array import array
 from typing import Any
 
 import pytest
@@ -223,6 +224,46 @@ def test_an_utterance_that_makes_no_sense_is_refused_where_it_is_said() -> None:
     play(script)
 
 
+class Rate(int):
+    """A number of another library's class, as numpy has them."""
+
+
+class Words(str):
+    """A text of another library's class."""
+
+
+def test_what_is_no_audio_is_refused_where_it_is_fed() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            for wrong in ("text", "", [0, 0], None):
+                with pytest.raises(InvalidMessage, match=r"`audio` is .*; give bytes"):
+                    await session.feed(wrong, final=True)  # type: ignore[arg-type]
+            for audio in (bytearray(b"\1\2"), memoryview(array("h", [1]))):
+                await session.feed(audio, final=True)
+                audio[0] = 0  # the caller may go on with its buffer
+                result = await session.next_result()
+                assert isinstance(result, TranslationResult)
+        assert [job.audio for job in scene.jobs] == [b"\1\2", b"\1\0"]
+
+    play(script)
+
+
+def test_an_utterance_of_another_class_is_sent_and_what_cannot_be_is_named() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            await session.say(Words("hello"))
+            result = await session.next_result()
+            assert isinstance(result, TranslationResult)
+            assert result.text_translated == "HELLO"
+            with pytest.raises(InvalidMessage, match=r"^`text` cannot be sent: Got `object`"):
+                await session.say(object())  # type: ignore[arg-type]
+            misspelt: Any = {"use_ttss": True}
+            with pytest.raises(InvalidMessage, match="did you mean use_tts"):
+                await session.utter(text="hello", pipeline=misspelt)
+
+    play(script)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -231,6 +272,16 @@ def test_an_utterance_that_makes_no_sense_is_refused_where_it_is_said() -> None:
         ({"src_lang": "e", "tgt_lang": "es"}, "src_lang"),
         ({"src_lang": "en", "tgt_lang": "es", "audio_format": "mp3"}, "audio_format"),
         ({"lang_a": "en"}, "lang_b"),
+        (
+            {"src_lang": "fr", "lang_a": "en", "lang_b": "zh"},
+            "^`src_lang` is `fr`, and the session goes between `en` and `zh`",
+        ),
+        (
+            {"src_lang": "en", "tgt_lang": "es", "pipeline": {"use_ttss": True}},
+            "^`pipeline` has no 'use_ttss'; did you mean use_tts",
+        ),
+        ({"src_lang": "en", "tgt_lang": "es", "trace_id": object()}, "^`trace_id` cannot be sent"),
+        ({"src_lang": "en", "tgt_lang": "es", "sample_rate": Rate(5)}, "^`sample_rate` does not"),
         ({"src_lang": "english", "tgt_lang": "es"}, "^`src_lang` holds 'english', which is no"),
         ({"src_lang": "en", "tgt_lang": "es_MX"}, "^`tgt_lang` holds 'es_MX'"),
         ({"src_lang": "en", "tgt_lang": "auto"}, "^`tgt_lang` is `auto`"),

@@ -16,7 +16,8 @@ from dragoman.live.protocol import (
     ModelNotAvailable,
     RunningJob,
 )
-from dragoman.sdk.node.job import Answer, shortened
+from dragoman.sdk.node.job import Answer
+from dragoman.sdk.parameters import shortened
 
 Outcome = JobResult | ModelNotAvailable
 """The message that ends an attempt."""

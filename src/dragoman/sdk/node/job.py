@@ -18,8 +18,7 @@ from dragoman.live.protocol import (
     Pipeline,
     Produced,
 )
-
-_MAX_SHOWN = 100  # characters
+from dragoman.sdk.parameters import shortened
 
 
 class Channel(Protocol):
@@ -110,15 +109,6 @@ class WrongAnswer(DragomanError):
         super().__init__(message)
         self.fault = fault
         """What is wrong, the same for every job that it is wrong with."""
-
-
-def shortened(value: object) -> str:
-    """A value as a message shows it."""
-    try:
-        shown = repr(value)
-    except Exception as error:  # such as a RecursionError, or anything of the value's own
-        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
 
 
 class ModelMissing(DragomanError):

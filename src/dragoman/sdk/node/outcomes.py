@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from numbers import Integral, Real
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +25,8 @@ from dragoman.live.protocol import (
     ModelNotAvailable,
     RunningJob,
 )
-from dragoman.sdk.node.job import Answer, JobFailed, ModelMissing, WrongAnswer, shortened
+from dragoman.sdk.node.job import Answer, JobFailed, ModelMissing, WrongAnswer
+from dragoman.sdk.parameters import plain, shortened
 
 _MAX_WORDS_OF_AN_ERROR = 500  # characters
 _EXTRA_HOLDS = "it holds what JSON can, a few levels deep"
@@ -54,14 +54,14 @@ def success(job_id: JobId, attempt_id: AttemptId, answer: Answer, total_ms: floa
     fields.update(job_id=job_id, attempt_id=attempt_id, success=True)
     try:
         # As they are written to the wire: what a struct inside holds was never checked.
-        plain = msgspec.to_builtins(fields, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
-        timings = plain["timings"]
+        written = msgspec.to_builtins(fields, builtin_types=_AS_THEY_ARE, enc_hook=plain)
+        timings = written["timings"]
         if timings is None:
-            plain["timings"] = {"total_ms": total_ms}
+            written["timings"] = {"total_ms": total_ms}
         elif isinstance(timings, dict) and timings.get("total_ms") is None:
             timings["total_ms"] = total_ms
         # Only bytes are bytes: a text is not taken as base64, as it would be in JSON.
-        return msgspec.convert(plain, JobResult, builtin_types=_AS_THEY_ARE)
+        return msgspec.convert(written, JobResult, builtin_types=_AS_THEY_ARE)
     except Exception as error:  # the values are the node owner's, and may raise anything
         field, what = _fault(error, fields)
         raise WrongAnswer(
@@ -70,30 +70,13 @@ def success(job_id: JobId, attempt_id: AttemptId, answer: Answer, total_ms: floa
         ) from None
 
 
-def _plain(value: Any) -> Any:
-    """A value of another library as the plain one that it stands for, such as a numpy scalar."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
-        return value.item()
-    raise TypeError(f"Got `{type(value).__name__}`, which is no plain value")
-
-
 def _fault(error: Exception, fields: Mapping[str, Any]) -> tuple[str, str]:
     """Which field of an Answer is wrong, and what about it."""
     if isinstance(error, msgspec.ValidationError):
         return _told(error)
     for field, value in fields.items():
         try:
-            msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
+            msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=plain)
         except Exception as found:
             is_plain = isinstance(found, TypeError)
             what = _words_of(found) if is_plain else f"{type(found).__name__}: {_words_of(found)}"

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
 from dragoman.errors import InvalidCapabilitySchema
-from dragoman.sdk.node.job import Answer, Job, WrongAnswer, shortened
+from dragoman.sdk.node.job import Answer, Job, WrongAnswer
+from dragoman.sdk.parameters import shortened
 
 WorkFunction: TypeAlias = Callable[[Job], Awaitable[Answer]] | Callable[[Job], Answer]
 """What a node owner writes."""

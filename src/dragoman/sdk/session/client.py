@@ -27,7 +27,14 @@ from dragoman.live.protocol import (
     unencodable,
 )
 from dragoman.sdk.connecting import SessionConnect, WebSocketSessionConnect
-from dragoman.sdk.parameters import language_fault, own_words
+from dragoman.sdk.parameters import (
+    language_fault,
+    own_words,
+    pipeline_fault,
+    plain,
+    shortened,
+    unsendable_fault,
+)
 from dragoman.sdk.session.chunks import pieces
 from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
@@ -123,12 +130,14 @@ class SessionClient:
 
     # --- speaking --------------------------------------------------------------------------------
 
-    async def feed(self, audio: bytes, final: bool = False) -> None:
+    async def feed(self, audio: bytes | bytearray | memoryview, final: bool = False) -> None:
         """Send audio as it is spoken; `final` says that an utterance ends here.
 
         Waits while the scheduler's queue or this client's buffer is full.
         """
         chunks = self._dialogue.in_chunks()
+        if type(audio) is not bytes:
+            audio = _as_bytes(audio)
         if not audio and not final:
             return
         rest = list(pieces(audio, self._longest_chunk_bytes))
@@ -380,6 +389,13 @@ class _Forgotten(Exception):
     """The scheduler resumed a session of an earlier time, which this client cannot go on with."""
 
 
+def _as_bytes(audio: object) -> bytes:
+    """Audio as bytes of its own: a buffer may be filled anew while it waits to be sent."""
+    if isinstance(audio, bytes | bytearray | memoryview):
+        return bytes(audio)
+    raise InvalidMessage(f"`audio` is {type(audio).__name__} {shortened(audio)}; give bytes")
+
+
 _read = FROM_CLIENT.reader(SubProtocol.MSGPACK)
 
 
@@ -388,11 +404,16 @@ def _checked(number: int, given: Mapping[str, Any]) -> Utterance:
     for name in ("src_lang", "tgt_lang"):
         if given[name] is not None and (fault := language_fault(name, given[name])) is not None:
             raise InvalidMessage(fault)
+    if given["pipeline"] is not None and (fault := pipeline_fault(given["pipeline"])) is not None:
+        raise InvalidMessage(fault)
     fields = {name: value for name, value in given.items() if value is not None}
+    said = {"type": "utterance", "utterance_index": number, **fields}
     try:
-        frame = msgspec.msgpack.encode({"type": "utterance", "utterance_index": number, **fields})
+        frame = msgspec.msgpack.encode(said, enc_hook=plain)
     except UnicodeEncodeError as error:
         raise unencodable(Utterance(number, **fields)) from error
+    except Exception as error:  # the values are the caller's, and may raise anything
+        raise InvalidMessage(unsendable_fault(fields) or str(error)) from error
     try:
         read = _read(frame)
         assert isinstance(read, Utterance)

@@ -18,7 +18,15 @@ from dragoman.live.protocol import (
     SubProtocol,
     check_session_init,
 )
-from dragoman.sdk.parameters import language_fault, languages_fault, own_words, refuse_unknown
+from dragoman.sdk.parameters import (
+    language_fault,
+    languages_fault,
+    own_words,
+    pipeline_fault,
+    plain,
+    refuse_unknown,
+    unsendable_fault,
+)
 from dragoman.sdk.session.events import SessionEvent
 from dragoman.version import __version__
 
@@ -106,7 +114,8 @@ def opening(options: SessionOptions) -> SessionInit:
     if "lang_a" in said or "lang_b" in said:
         said["mode"] = Mode.TWO_WAY_AUTO
     # The decoder of the other side knows what each field may hold, and says so in words.
-    frame = msgspec.msgpack.encode({"type": "session_init", "client_version": __version__, **said})
+    opens = {"type": "session_init", "client_version": __version__, **said}
+    frame = msgspec.msgpack.encode(opens, enc_hook=plain)
     with own_words():
         init = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
         assert isinstance(init, SessionInit)
@@ -127,10 +136,15 @@ def _faults(options: SessionOptions) -> Iterator[str]:
             fault = languages_fault(name, given[name])
             if fault is not None:
                 yield fault
+    if (fault := pipeline_fault(given.get("pipeline"))) is not None:
+        yield fault
     if not isinstance(given.get("services", {}), Mapping):
         yield f"`services` is {given['services']!r}; give them by stage, {{'asr': 'whisper@2'}}"
     if isinstance(given.get("features"), str):
         yield f"`features` is the text {given['features']!r}; give a list"
+    said = {name: value for name, value in given.items() if name in _SAID}
+    if (fault := unsendable_fault(said)) is not None:
+        yield fault
     for name in ("chunk_ms", "max_in_flight", "keep_bytes"):
         value = given.get(name, 1)
         if not isinstance(value, int) or value < 1:
