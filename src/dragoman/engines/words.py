@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from dragoman.live.protocol import PastUtterance, same_language
 from dragoman.sdk import Job
 from dragoman.term_matching import occurs, replaced
@@ -34,16 +37,21 @@ def said_before(job: Job) -> list[PastUtterance]:
     ]
 
 
+def _places(text: str) -> Iterator[str]:
+    """Words to stand for terms, none of which the text has itself."""
+    taken = text.casefold()
+    places = (_PLACE.format(number) for number in count())
+    return (place for place in places if place.casefold() not in taken)
+
+
 class KeptTerms:
     """Takes terms out of a text before it is translated, and puts their translations in after."""
 
     def __init__(self, job: Job) -> None:
-        terms = forced(job)
-        self._translations = {
-            _PLACE.format(number): translation for number, translation in enumerate(terms.values())
-        }
-        places = dict(zip(terms, self._translations, strict=True))
-        self.text = replaced(job.text or "", places) if places else job.text or ""
+        terms, text = forced(job), job.text or ""
+        places = dict(zip(terms, _places(text), strict=False))
+        self._translations = {places[term]: translation for term, translation in terms.items()}
+        self.text = replaced(text, places) if places else text
         """What is to be translated."""
 
     def put_back(self, translated: str) -> str:

@@ -1,0 +1,33 @@
+"""The glossary and the context of a job, as engines use them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.engines.words import KeptTerms
+from dragoman.live.protocol import GlossaryTerm
+from dragoman.sdk import Job
+
+TERMS = (GlossaryTerm("gate", "puerta"), GlossaryTerm("fare", "tarifa"))
+
+
+def job(text: str = "", **fields: object) -> Job:
+    return Job(src_lang="en", tgt_lang="es", text=text, **fields)  # type: ignore[arg-type]
+
+
+def test_a_text_that_holds_a_place_holder_itself_keeps_it() -> None:
+    kept = KeptTerms(job("gate Xqz0x fare XQZ1X", glossary=TERMS))
+    assert "gate" not in kept.text
+    assert "fare" not in kept.text
+    assert kept.put_back(kept.text) == "puerta Xqz0x tarifa XQZ1X"
+
+
+words = st.sampled_from(["gate", "fare", "Xqz0x", "xqz1x", "Xqz2x", "Xqz10x", "the", "and"])
+
+
+@given(st.lists(words, max_size=12))
+def test_what_is_taken_out_is_put_back_and_all_else_stays(said: list[str]) -> None:
+    kept = KeptTerms(job(" ".join(said), glossary=TERMS))
+    forced = {"gate": "puerta", "fare": "tarifa"}
+    assert kept.put_back(kept.text) == " ".join(forced.get(word, word) for word in said)
