@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from dragoman.live.protocol import PastUtterance, same_language
+from dragoman.engines.stage import base_language
+from dragoman.live.protocol import AUTO, Mode, PastUtterance, same_language
 from dragoman.sdk import Job
 from dragoman.term_matching import occurs, replaced
 
 _PLACE = "Xqz{}x"
 """A word that no language has: translators that work by rules leave it as it is."""
+_MOST_EARLIER_CHARACTERS = 500
+"""Recognisers look back a few sentences; the latest of what was said before count."""
 
 
 def terms_to_hear(job: Job) -> list[str]:
@@ -35,6 +38,23 @@ def said_before(job: Job) -> list[PastUtterance]:
         for one in job.context
         if same_language(one.src_lang, job.src_lang) and same_language(one.tgt_lang, job.tgt_lang)
     ]
+
+
+def heard_before(job: Job) -> str:
+    """What was said before in the language that is spoken now, the latest last.
+
+    Where the language is open, nothing: earlier words in another one would mislead a recogniser.
+    """
+    if job.src_lang == AUTO or job.mode is Mode.TWO_WAY_AUTO:
+        return ""
+    spoken = base_language(job.src_lang)
+    texts = [
+        text
+        for one in job.context
+        if base_language(one.src_lang) == spoken and (text := one.text_asr.strip())
+    ]
+    said = " ".join(texts)
+    return said[-_MOST_EARLIER_CHARACTERS:].lstrip()
 
 
 def _places(text: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import sys
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ from dragoman.engines.command.stage import CommandOptions, CommandStage
 from dragoman.errors import SettingsError
 from dragoman.live.protocol import (
     AudioFormat,
+    GlossaryTerm,
     JobResult,
     ModelNotAvailable,
     NodeHeartbeat,
+    PastUtterance,
     Pipeline,
     ServiceType,
 )
@@ -165,3 +168,24 @@ def test_a_node_of_programs_does_jobs_and_survives_bad_ones(tmp_path: Path) -> N
             assert missing.service_id == "translate.sh-nmt"
 
     asyncio.run(scenario())
+
+
+def test_a_program_may_read_what_was_said_before_and_the_words_of_the_glossary() -> None:
+    script = "import json, sys; print(json.load(open(sys.argv[1], encoding='utf-8')))"
+    before = PastUtterance("hello there", "hola", "en", "es")
+    job = text_job(context=(before,), glossary=(GlossaryTerm("gate", "puerta"),))
+    answer = done("nmt", python(script, "{hints}"), job)
+    assert answer.text_translated is not None
+    assert ast.literal_eval(answer.text_translated) == {
+        "context": [
+            {
+                "text_asr": "hello there",
+                "text_translated": "hola",
+                "src_lang": "en",
+                "tgt_lang": "es",
+            }
+        ],
+        "glossary": [{"term": "gate", "translation": "puerta"}],
+    }
+    alone = done("asr", python(script, "{hints}"), speech_job())
+    assert alone.text_asr == "{'context': [], 'glossary': []}"

@@ -85,6 +85,10 @@ def test_words_to_hear_are_the_prompt_of_a_transcription(server: OpenAiServer) -
     done(server, "asr", "stage", speech_job(glossary=WORDS))
     [asked] = server.asked
     assert asked.prompt == "gate, Dragoman, fare"
+    done(server, "asr", "stage", speech_job(glossary=WORDS, context=BEFORE))
+    assert server.asked[-1].prompt == "Where is it?\ngate, Dragoman, fare"
+    done(server, "asr", "stage", speech_job(context=BEFORE))
+    assert server.asked[-1].prompt == "Where is it?"
     done(server, "asr", "stage", speech_job(glossary=WORDS), extra={"prompt": "mine"})
     assert server.asked[-1].prompt == "mine"
 

@@ -13,7 +13,7 @@ from tests.unit.audio.sounds import tone
 
 from dragoman.engines import Opening, Stage, assemble, engine_kind
 from dragoman.errors import SettingsError
-from dragoman.live.protocol import GlossaryTerm, ServiceType
+from dragoman.live.protocol import GlossaryTerm, PastUtterance, ServiceType
 from dragoman.sdk import Answer, Job, JobFailed, ModelMissing
 
 SOUND = tone(440, 1.0)
@@ -79,6 +79,22 @@ def test_whisper_listens_for_the_words_of_the_glossary(models: dict[str, Path]) 
     # The model is random: that the words reach it shows in that it says something else.
     assert with_words.text_asr
     assert with_words.text_asr != plain.text_asr
+
+
+def test_whisper_knows_what_was_said_before_in_the_language_that_it_hears(
+    models: dict[str, Path],
+) -> None:
+    before = PastUtterance("w17 w18 w19", "", "en", "es")
+    other = PastUtterance("w17 w18 w19", "", "es", "en")
+
+    async def script(stage: Stage) -> list[Answer]:
+        contexts = ((), (other,), (before,))
+        return [await stage.work(speech_job(context=context)) for context in contexts]
+
+    plain, foreign, knowing = on("asr", script, model=str(models["whisper"]), beam_size=1)
+    assert foreign.text_asr == plain.text_asr
+    # The model is random: that the words reach it shows in that it says something else.
+    assert knowing.text_asr != plain.text_asr
 
 
 def test_where_the_language_is_open_whisper_says_which_it_was(models: dict[str, Path]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.engines.words import KeptTerms
-from dragoman.live.protocol import GlossaryTerm
+from dragoman.engines.words import KeptTerms, heard_before
+from dragoman.live.protocol import GlossaryTerm, Mode, PastUtterance
 from dragoman.sdk import Job
 
 TERMS = (GlossaryTerm("gate", "puerta"), GlossaryTerm("fare", "tarifa"))
@@ -31,3 +31,22 @@ def test_what_is_taken_out_is_put_back_and_all_else_stays(said: list[str]) -> No
     kept = KeptTerms(job(" ".join(said), glossary=TERMS))
     forced = {"gate": "puerta", "fare": "tarifa"}
     assert kept.put_back(kept.text) == " ".join(forced.get(word, word) for word in said)
+
+
+def test_what_was_said_before_is_told_in_the_language_that_is_heard() -> None:
+    context = (
+        PastUtterance("good morning", "buenos días", "en", "es"),
+        PastUtterance("hola", "hello", "es", "en"),
+        PastUtterance("where is the gate", "où est la porte", "en-GB", "fr"),
+    )
+    assert heard_before(job(context=context)) == "good morning where is the gate"
+    assert not heard_before(job())
+    assert not heard_before(Job(src_lang="auto", tgt_lang="es", context=context))
+    assert not heard_before(job(context=context, mode=Mode.TWO_WAY_AUTO))
+
+
+def test_of_a_long_talk_the_latest_words_are_told() -> None:
+    context = tuple(PastUtterance(f"sentence {n}", "", "en", "es") for n in range(100))
+    told = heard_before(job(context=context))
+    assert len(told) <= 500
+    assert told.endswith("sentence 98 sentence 99")

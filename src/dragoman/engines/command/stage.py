@@ -39,6 +39,7 @@ PLACES: Mapping[str, str] = {
     "src_lang": "the language that comes in",
     "tgt_lang": "the language that is wanted",
     "lang": "the language of the stage's own work: what asr hears, what tts speaks",
+    "hints": "a JSON file with what was said before and the words of the tenant's glossary",
 }
 """What a command may hold in braces."""
 
@@ -89,6 +90,7 @@ class CommandStage(Stage):
         self._options = options
         self._takes_file = any("{input}" in word for word in options.command)
         self._gives_file = any("{output}" in word for word in options.command)
+        self._takes_hints = any("{hints}" in word for word in options.command)
         self.languages = options.languages or None
         if kind is ServiceType.ASR:
             self.audio = AudioWanted(AudioFormat.WAV, options.sample_rate)
@@ -124,7 +126,11 @@ class CommandStage(Stage):
         output_file = folder / ("output.wav" if self._speaks else "output.txt")
         if self._takes_file:
             await asyncio.to_thread(input_file.write_bytes, given)
+        hints_file = folder / "hints.json"
+        if self._takes_hints:
+            await asyncio.to_thread(hints_file.write_bytes, _hints(job))
         values = {
+            "hints": str(hints_file),
             "input": str(input_file),
             "output": str(output_file),
             "src_lang": job.src_lang,
@@ -176,6 +182,11 @@ class CommandStage(Stage):
 
     def _failed(self, what: str) -> JobFailed:
         return JobFailed(PROGRAM_FAILED, f"{self._options.command[0]} {what}.")
+
+
+def _hints(job: Job) -> bytes:
+    """What a program may know beside its input."""
+    return msgspec.json.encode({"context": job.context, "glossary": job.glossary})
 
 
 def _recording(job: Job) -> bytes:

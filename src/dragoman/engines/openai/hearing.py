@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dragoman.audio import read_wav, wav_bytes
 from dragoman.engines.openai.server import ServerOptions, ServerStage, usage_of
 from dragoman.engines.stage import Opening, base_language
-from dragoman.engines.words import terms_to_hear
+from dragoman.engines.words import heard_before, terms_to_hear
 from dragoman.live.protocol import AUTO, Mode, ServiceType
 from dragoman.openai_client import Audio
 from dragoman.outbound import as_text
@@ -112,8 +112,10 @@ class TranscriptionStage(ServerStage):
             if is_open
             else {"response_format": "json", "language": base_language(job.src_lang)}
         )
-        if (terms := terms_to_hear(job)) and "prompt" not in self._extra:
-            fields["prompt"] = ", ".join(terms)
+        # The words to listen for come last: servers read no more than the end of a long prompt.
+        hints = [part for part in (heard_before(job), ", ".join(terms_to_hear(job))) if part]
+        if hints and "prompt" not in self._extra:
+            fields["prompt"] = "\n".join(hints)
         audio = Audio("speech.wav", recording)
         reply = await self.ask(
             job, lambda: self.client.hear("transcriptions", audio, {**self._extra, **fields})

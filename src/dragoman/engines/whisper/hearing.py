@@ -12,7 +12,7 @@ from msgspec import Meta
 from dragoman.audio import DEFAULT_SAMPLE_RATE, Pcm16
 from dragoman.engines.stage import Opening, Stage, StageKind, base_language
 from dragoman.engines.whisper.models import ModelOptions, requirements, service_of
-from dragoman.engines.words import terms_to_hear
+from dragoman.engines.words import heard_before, terms_to_hear
 from dragoman.live.protocol import AUTO, Mode, ServiceType
 from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, ModelMissing
 
@@ -98,7 +98,8 @@ class WhisperStage(Stage):
                 language=None if is_open else base_language(job.src_lang),
                 beam_size=self._options.beam_size,
                 temperature=self._options.temperatures,
-                condition_on_previous_text=False,  # utterances of other speakers came before
+                initial_prompt=heard_before(job) or None,
+                condition_on_previous_text=False,  # what it misheard would come again
                 without_timestamps=True,
                 hotwords=", ".join(terms_to_hear(job)) or None,
             )
