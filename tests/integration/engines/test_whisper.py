@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,20 @@ def test_whisper_knows_what_was_said_before_in_the_language_that_it_hears(
     assert foreign.text_asr == plain.text_asr
     # The model is random: that the words reach it shows in that it says something else.
     assert knowing.text_asr != plain.text_asr
+
+
+def test_a_model_tells_its_languages_where_its_owner_does_not(models: dict[str, Path]) -> None:
+    def offered(**tables: dict[str, str]) -> Mapping[ServiceType, Sequence[str]]:
+        return assemble("whisper", tables, {}).languages
+
+    found = offered(asr={"model": str(models["whisper"])}, nmt={"model": str(models["nllb"])})
+    assert {"en", "es", "yue"} <= set(found[ServiceType.ASR])
+    assert len(found[ServiceType.ASR]) == 100
+    assert {"en", "es"} <= set(found[ServiceType.NMT])
+    assert offered(asr={"model": "tiny.en"})[ServiceType.ASR] == ["en"]
+    assert len(offered(asr={"model": "tiny"})[ServiceType.ASR]) == 100
+    with pytest.raises(SettingsError, match="does not know its languages; name them"):
+        offered(nmt={"model": str(models["marian"])})
 
 
 def test_where_the_language_is_open_whisper_says_which_it_was(models: dict[str, Path]) -> None:

@@ -11,7 +11,12 @@ from msgspec import Meta
 
 from dragoman.audio import DEFAULT_SAMPLE_RATE, Pcm16
 from dragoman.engines.stage import Opening, Stage, StageKind, base_language
-from dragoman.engines.whisper.models import ModelOptions, requirements, service_of
+from dragoman.engines.whisper.models import (
+    ModelOptions,
+    requirements,
+    service_of,
+    whisper_languages,
+)
 from dragoman.engines.words import heard_before, terms_to_hear
 from dragoman.live.protocol import AUTO, Mode, ServiceType
 from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, ModelMissing
@@ -42,7 +47,7 @@ class WhisperStage(Stage):
         self._options = options
         self._slots = opening.slots
         self.service = service_of(ServiceType.ASR, options)
-        self.languages = options.languages or None
+        self.languages = options.languages or whisper_languages(options.model)
         self._model: WhisperModel | None = None
         # A job that is cancelled cannot be stopped in its thread. No more than these ever run.
         self._threads = ThreadPoolExecutor(opening.slots, thread_name_prefix="whisper")

@@ -96,6 +96,14 @@ class TranslatorOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, k
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 10.0
 
 
+def _languages_in(model: str) -> list[str] | None:
+    """The languages of NLLB; None where the model's files show that it is none."""
+    folder = Path(model)
+    if folder.is_dir() and not (folder / _NLLB_PIECES).exists():
+        return None
+    return list(_NLLB_CODES)
+
+
 class _Text(NamedTuple):
     text: str
     src_lang: str
@@ -118,7 +126,7 @@ class TranslatorStage(Stage):
                 "`stages.nmt` names one of src_lang and tgt_lang; give both, for a Marian model"
             )
         else:
-            self.languages = options.languages or None
+            self.languages = options.languages or _languages_in(options.model)
         gather = batched(max_size=options.batch_size, max_wait_ms=options.batch_wait_ms)
         self._translate = gather(self._translate_all)
 
