@@ -18,6 +18,8 @@ class Found(msgspec.Struct, frozen=True):
     does_it: str
     ready: bool
     missing: tuple[Requirement, ...] = ()
+    offers: tuple[Requirement, ...] = ()
+    """What it may be used with, and works without."""
     problem: str | None = None
 
 
@@ -38,7 +40,7 @@ def engines(json: JsonOption = False) -> None:
                 one.stage,
                 one.does_it,
                 "yes" if one.ready else "no",
-                one.problem or "; ".join(dict.fromkeys(lack.install for lack in one.missing)),
+                one.problem or "; ".join(_commands(one)),
             )
             for one in found
         ),
@@ -53,4 +55,13 @@ def _every_stage() -> Iterator[Found]:
             continue
         for stage, stage_kind in kind.stages.items():
             missing = tuple(need for need in stage_kind.requirements() if not need.found)
-            yield Found(name, stage.value, stage_kind.summary, not missing, missing)
+            offers = tuple(stage_kind.offers())
+            yield Found(name, stage.value, stage_kind.summary, not missing, missing, offers)
+
+
+def _commands(found: Found) -> Iterator[str]:
+    """What installs the stage's needs, and then what it may be used with."""
+    yield from dict.fromkeys(lack.install for lack in found.missing)
+    for offer in found.offers:
+        if not offer.found:
+            yield f"for {offer.name}: {offer.install}"

@@ -69,6 +69,8 @@ class StageKind(msgspec.Struct, frozen=True, kw_only=True):
     """Makes the stage from its options; nothing is loaded yet."""
     options: type[msgspec.Struct] = NoOptions
     requirements: Callable[[], Sequence[Requirement]] = tuple
+    offers: Callable[[], Sequence[Requirement]] = tuple
+    """What the stage may be used with, and works without."""
 
     @property
     def works_by_itself(self) -> bool:

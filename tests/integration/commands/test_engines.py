@@ -56,3 +56,16 @@ def test_a_person_reads_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert shown.splitlines()[0].split() == ["ENGINE", "STAGE", "BY", "HERE", "TO", "INSTALL"]
     assert "pocketsphinx (English)" in shown
+
+
+def test_piper_is_named_with_its_command_where_it_is_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["engines"]) == 0
+    [line] = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.split()[:2] == ["command", "tts"]
+    ]
+    assert line.endswith("yes   for the program piper: pip install 'dragoman[piper]'")
