@@ -13,8 +13,12 @@ import typer
 from dragoman.cli.server_client import DEFAULT_URL, TOKEN_VARIABLE
 from dragoman.observability import configure_logging
 from dragoman.printable import printable
-from dragoman.sdk import Missing, TranslationResult
+from dragoman.sdk import Missing, TranslationResult, Unreachable
 from dragoman.sdk import listen as listened
+
+_FAILED = 1
+
+_FAILED = 1
 
 
 def listen(
@@ -58,7 +62,15 @@ def listen(
     configure_logging("error", "console")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_print_all(session_id, url, token, to, since, out, as_json=json))
+    try:
+        try:
+        asyncio.run(_print_all(session_id, url, token, to, since, out, as_json=json))
+    except Unreachable as error:
+        typer.echo(f"error: {printable(str(error))}; is the scheduler running?", err=True)
+        raise typer.Exit(_FAILED) from None
+    except Unreachable as error:
+        typer.echo(f"error: {printable(str(error))}; is the scheduler running?", err=True)
+        raise typer.Exit(_FAILED) from None
 
 
 async def _print_all(

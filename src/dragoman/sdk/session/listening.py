@@ -41,21 +41,26 @@ async def listen(
     `token` is the session's `listen_token`, or a key that may see the session. Without `tgt_lang`
     it is the first language that the session translates to; `audio` brings the speech, too. With
     `last_delivery_seq`, what the server still keeps after that number comes first. A lost
-    connection is made again, and goes on where it was; after `reconnect_seconds` without one,
-    ConnectionError says why. A refusal is raised as the error that it is.
+    connection is made again, and goes on where it was. Unreachable says why there is none: at
+    once where there never was one, else after `reconnect_seconds`. A refusal is raised as the
+    error that it is.
     """
     clock = clock or SystemClock()
     backoff = Backoff(secrets.SystemRandom())
     home, seq = url, last_delivery_seq
     lost_at: float | None = None
+    was_there = False
     while True:
         connect = _door(url, session_id, token, tgt_lang, audio=audio, seq=seq)
         try:
             link = await connect()
-        except Unreachable:
+        except Unreachable as error:
+            if not was_there:
+                raise
             url = home  # the instance that the session was at may be gone
-            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock)
+            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock, str(error))
             continue
+        was_there = True
         try:
             while True:
                 message = await link.receive()
@@ -80,10 +85,10 @@ async def listen(
                 backoff.reset()
             elif told.code not in _LATER:
                 raise _as_error(told) from None
-            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock)
-        except LinkClosed:
+            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock, told.message)
+        except LinkClosed as closed:
+            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock, f"{url}: {closed}")
             url = home
-            lost_at = await _pause(lost_at, reconnect_seconds, backoff, clock)
         finally:
             await link.close()
 
@@ -112,14 +117,15 @@ def _door(
 
 
 async def _pause(
-    lost_at: float | None, reconnect_seconds: float, backoff: Backoff, clock: Clock
+    lost_at: float | None, reconnect_seconds: float, backoff: Backoff, clock: Clock, why: str
 ) -> float:
     """Wait before the next connection; since when there is none."""
     now = clock.monotonic()
     since = now if lost_at is None else lost_at
     if now - since > reconnect_seconds:
-        raise ConnectionError(
-            f"There was no connection to the session for {reconnect_seconds:g} s."
+        raise Unreachable(
+            f"the session was lost and not found again within {reconnect_seconds:g} s:"
+            f" {why.rstrip('.')}"
         )
     await asyncio.sleep(backoff.next_seconds())
     return since
