@@ -41,7 +41,12 @@ def test_a_rate_of_zero_is_no_limit() -> None:
 def test_a_reason_fits_in_a_close_frame_and_is_cut_between_characters(reason: str) -> None:
     fitted = fitting_reason(reason)
     assert len(fitted.encode()) <= 123
-    assert reason.startswith(fitted)
+    assert fitted == reason or reason.startswith(fitted.removesuffix("..."))
+
+
+def test_a_reason_that_is_too_long_is_cut_after_a_word_and_says_so() -> None:
+    fitted = fitting_reason("unbelievable " * 20)
+    assert fitted == " ".join(["unbelievable"] * 9) + "..."
 
 
 def test_a_reason_that_is_no_valid_text_does_not_break_the_close() -> None:

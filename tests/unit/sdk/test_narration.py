@@ -140,7 +140,7 @@ def test_a_node_says_why_it_gets_no_jobs(told: pytest.LogCaptureFixture) -> None
     async def script(scene: Scene) -> None:
         await scene.scheduler.hears(NodeHeartbeat)
         for status in (
-            NodeStatus(NodeHealth.READY, "It is in no pool; add nmt languages."),
+            NodeStatus(NodeHealth.READY, "in no pool; add nmt languages."),
             NodeStatus(NodeHealth.DEGRADED, "7 of its last 10 jobs failed; it gets one at a time"),
             NodeStatus(NodeHealth.DEGRADED, "7 of its last 10 jobs failed; it gets one at a time"),
             NodeStatus(NodeHealth.DEGRADED),
@@ -152,7 +152,7 @@ def test_a_node_says_why_it_gets_no_jobs(told: pytest.LogCaptureFixture) -> None
 
     play(script)
     assert said(told)[1:] == [
-        "Node n-chosen is ready: It is in no pool; add nmt languages.",
+        "Node n-chosen gets no jobs: in no pool; add nmt languages.",
         "Node n-chosen is degraded: 7 of its last 10 jobs failed; it gets one at a time.",
         "Node n-chosen is degraded and gets no jobs.",
         "Node n-chosen is draining and gets no jobs.",

@@ -8,6 +8,8 @@ from enum import IntEnum
 from typing import Final, Protocol, TypeAlias
 
 _MAX_REASON_BYTES = 123  # a close frame holds 125 bytes, two of them are the code
+_CUT = "..."
+"""What a reason ends with that was too long."""
 
 
 class CloseCode(IntEnum):
@@ -54,8 +56,12 @@ class ConnectionClosed(ConnectionError):
 
 
 def fitting_reason(reason: str) -> str:
-    """The reason, cut to what a close frame can hold, never inside a character."""
-    return reason.encode(errors="replace")[:_MAX_REASON_BYTES].decode(errors="ignore")
+    """The reason, cut to what a close frame can hold, after a word where there are several."""
+    whole = reason.encode(errors="replace")
+    if len(whole) <= _MAX_REASON_BYTES:
+        return whole.decode()
+    kept = whole[: _MAX_REASON_BYTES - len(_CUT)].decode(errors="ignore")
+    return f"{kept.rpartition(' ')[0] or kept}{_CUT}"
 
 
 Frame: TypeAlias = bytes | str

@@ -14,6 +14,7 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.live.protocol import Error
+from dragoman.sdk.refusals import with_remedy, without_advice
 from dragoman.sdk.transport import NO_GOODBYE
 
 
@@ -65,8 +66,10 @@ def final_error(ending: NodeConnectionEnding, node_id: str | None) -> DragomanEr
         happened = _SUPERSEDED
     else:
         happened = ending.reason or f"closed with {ending.code}"
+    if cause is Unauthorized:
+        happened = without_advice(happened)  # the node was given a `token`, and sends no header
     named = f"node {node_id}" if node_id else "the node"
-    return cause(f"The scheduler refused {named}: {happened}; {_REMEDIES[cause]}.")
+    return cause(f"The scheduler refused {named}: {with_remedy(happened, _REMEDIES[cause])}")
 
 
 def has_no_place(ending: NodeConnectionEnding) -> bool:

@@ -114,7 +114,7 @@ class Narrator:
         if status is NodeHealth.READY and not reason:
             self.say(logging.INFO, f"{self._name} is ready for jobs.")
         elif status is NodeHealth.READY:
-            self.say(logging.WARNING, f"{self._name} is ready{because}.")
+            self.say(logging.WARNING, f"{self._name} gets no jobs{because}.")
         elif (status is NodeHealth.REGISTERING and not reason) or self.leaving:
             return  # the first heartbeat follows at once, or the end does
         elif status is NodeHealth.DEGRADED and reason:

@@ -16,6 +16,7 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.live.protocol import Error
+from dragoman.sdk.refusals import with_remedy, without_advice
 from dragoman.sdk.transport import NO_GOODBYE
 
 TOO_MUCH = 4429
@@ -64,8 +65,10 @@ def final_error(ending: SessionConnectionEnding, *, was_open: bool) -> DragomanE
         return None
     refusal = ending.refusal
     happened = (refusal.message if refusal else ending.reason) or f"closed with {ending.code}"
+    if cause is Unauthorized:
+        happened = without_advice(happened)  # the client was given a `token`, and sends no header
     return cause(
-        f"The scheduler ended the session: {happened.rstrip('.')}; {remedy or _REMEDIES[cause]}.",
+        f"The scheduler ended the session: {with_remedy(happened, remedy or _REMEDIES[cause])}",
         details=(refusal.details if refusal else None) or {},
         retry_after_ms=refusal.retry_after_ms if refusal else None,
     )
