@@ -41,20 +41,25 @@ PATIENT = environment(
 
 
 @contextmanager
-def simulated_node(server: ServerProcess) -> Iterator[None]:
+def simulated_node(
+    server: ServerProcess, *, token: str | None = None, reader: str | None = None
+) -> Iterator[None]:
+    """A node that speaks some languages; of a server with keys, one for it and one that sees it."""
     languages = ("--asr", "en,es", "--nmt", "en,es,fr", "--tts", "en,es,fr")
     url = server.url.replace("http", "ws")
     command = [str(DRAGOMAN), "node", "--url", url, "--engine", "simulated", *languages]
+    if token is not None:
+        command += ["--token", token]
     node = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
     )
     try:
-        eventually(
-            lambda: (
-                "ready" in [view["status"] for view in server.get("/api/v1/nodes").json()["items"]]
-            ),
-            "the node is ready",
-        )
+
+        def is_ready() -> bool:
+            nodes = server.get("/api/v1/nodes", reader).json()["items"]
+            return "ready" in [view["status"] for view in nodes]
+
+        eventually(is_ready, "the node is ready")
         yield
     finally:
         node.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.pages import PATIENCE_MS, ConsolePage
+from tests.browser.signing_in import key_of, sign_in
 from tests.browser.talking import PATIENT, WATCH_THE_SOUND, say, simulated_node, sound_is_heard
 from tests.integration.serve.server_process import ServerProcess, eventually
 
@@ -60,6 +61,71 @@ def test_a_pair_that_no_node_serves_is_answered_with_what_is_wrong(
         say(console, "hello")
         console.page.get_by_role("alert").wait_for()
         console.shows("PAIR_UNSUPPORTED")
+
+
+def add_target(console: ConsolePage, typed: str) -> None:
+    console.page.get_by_role("combobox", name="To").fill(typed)
+    console.page.get_by_role("combobox", name="To").press("Enter")
+
+
+def test_languages_are_suggested_by_name_any_other_is_typed_and_the_address_has_them(
+    browser: Browser, server: ServerProcess
+) -> None:
+    with ConsolePage.opened(browser, server.url) as console:
+        console.go("/talk")
+        # What the node serves is suggested, by names that the reader knows.
+        console.page.get_by_role("combobox", name="To").fill("fren")
+        console.page.get_by_role("option", name="French (fr)").click()
+        add_target(console, "tlh")
+        expect(console.page).to_have_url(f"{server.url}/talk?from=en&to=es%2Cfr%2Ctlh")
+        console.page.get_by_role("button", name="Remove Spanish (es)").click()
+        say(console, "good morning")
+        console.page.locator('[lang="fr"]').first.wait_for()
+        console.shows("PAIR_UNSUPPORTED")
+        assert console.accessibility_violations() == []
+        console.page.reload()
+        expect(console.page.get_by_text("French (fr)")).to_be_visible()
+        expect(console.page.get_by_text("Spanish (es)")).to_be_hidden()
+        console.go("/talk?people=2&from=zh&to=fr")
+        near = console.page.get_by_role("region", name="Person 1")
+        expect(near.get_by_label("Language")).to_have_value("zh")
+        expect(near.get_by_text("Chinese", exact=True)).to_be_visible()
+
+
+def test_nothing_is_sent_before_its_languages_are_named(
+    browser: Browser, server: ServerProcess
+) -> None:
+    with ConsolePage.opened(browser, server.url) as console:
+        console.go("/talk")
+        console.page.get_by_label("From").fill("")
+        console.page.get_by_label("Write").fill("hello")
+        expect(console.page.get_by_role("button", name="Send")).to_be_disabled()
+        expect(console.page.get_by_role("button", name="Speak")).to_be_disabled()
+        expect(console.page.get_by_text("Name a language by its tag")).to_be_visible()
+        assert console.accessibility_violations() == []
+        console.page.get_by_label("From").fill("en")
+        expect(console.page.get_by_role("button", name="Send")).to_be_enabled()
+
+
+def test_who_signed_in_with_a_client_key_talks_in_languages_that_are_typed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    env = {**PATIENT, "DRAGOMAN_AUTH__MODE": "keys"}
+    with ServerProcess(tmp_path / "data", env=env) as server:
+        client, node, reader = (key_of(server, role)[0] for role in ("client", "node", "viewer"))
+        with (
+            simulated_node(server, token=node, reader=reader),
+            ConsolePage.opened(browser, server.url) as console,
+        ):
+            console.go("/talk")
+            sign_in(console, client)
+            console.heading("Talk")
+            console.complaints.clear()  # of the answer that asked to sign in
+            add_target(console, "fr")
+            say(console, "good morning")
+            console.page.locator('[lang="es"]').first.wait_for()
+            console.page.locator('[lang="fr"]').first.wait_for()
+            assert console.accessibility_violations() == []
 
 
 def test_two_people_answer_each_other_across_one_phone(

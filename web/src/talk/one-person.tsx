@@ -1,10 +1,9 @@
-import { Group, MultiSelect, Stack, Switch, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { Group, Stack, Switch } from "@mantine/core";
 import { useState } from "react";
 
-import { answerOf, api } from "../api/client";
 import { useText } from "../messages/text";
 import { hasLanguages } from "./conversation";
+import { LanguageInput, LanguagesInput } from "./language-inputs";
 import { LineCard } from "./line-card";
 import { hasMicrophone } from "./microphone";
 import {
@@ -14,33 +13,38 @@ import {
   TranscriptDownloads,
   WriteForm,
 } from "./talk-controls";
-import type { PauseFinder } from "./talk-search";
+import type { TalkProps } from "./talk-page";
 import { useConversation, useTalkRoom } from "./use-conversation";
+import { useSuggestedLanguages } from "./use-languages";
 
 /** One person speaks or writes, to any number of languages. */
-export function OnePerson({ pauses }: { pauses: PauseFinder }) {
+export function OnePerson({ from, to, onChange, pauses }: TalkProps) {
   const text = useText();
-  const [srcLang, setSrcLang] = useState("en");
-  const [tgtLangs, setTgtLangs] = useState<string[]>(["es"]);
   const [speaks, setSpeaks] = useState(true);
   const room = useTalkRoom();
-  const asked = { srcLang, tgtLangs, speaks, pauses };
+  const suggested = useSuggestedLanguages();
+  const asked = { srcLang: from, tgtLangs: to, speaks, pauses };
   const { view, begun } = useConversation(room, asked);
-  const served = useQuery({ queryKey: ["pools"], queryFn: servedLanguages, retry: false });
-  const known = [...new Set([...(served.data ?? []), ...tgtLangs])].sort();
   const disabled = !hasLanguages(asked);
   return (
     <Stack>
-      <Group align="end">
-        <TextInput
+      <Group align="start">
+        <LanguageInput
           label={text("from")}
-          w={90}
-          value={srcLang}
-          onChange={(event) => {
-            setSrcLang(event.currentTarget.value);
+          value={from}
+          suggestions={suggested.sources}
+          onChange={(tag) => {
+            onChange({ from: tag });
           }}
         />
-        <MultiSelect label={text("to")} data={known} value={tgtLangs} onChange={setTgtLangs} searchable />
+        <LanguagesInput
+          label={text("to")}
+          value={to}
+          suggestions={suggested.targets}
+          onChange={(tags) => {
+            onChange({ to: tags });
+          }}
+        />
         <Switch
           label={text("playSpeech")}
           checked={speaks}
@@ -73,10 +77,4 @@ export function OnePerson({ pauses }: { pauses: PauseFinder }) {
       <TranscriptDownloads lines={view.lines} />
     </Stack>
   );
-}
-
-/** Languages that the fleet can be heard in, where the reader may see them. */
-async function servedLanguages(): Promise<string[]> {
-  const pools = await answerOf(api.GET("/api/v1/pools", { params: { query: { limit: 1000 } } }));
-  return [...new Set(pools.items.flatMap(({ pair }) => pair.split(":").slice(1)))];
 }

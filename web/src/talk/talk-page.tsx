@@ -1,11 +1,23 @@
 import { Group, NativeSelect, Stack, Switch, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { useText } from "../messages/text";
 import { hasMicrophone } from "./microphone";
 import { OnePerson } from "./one-person";
-import { talkSearchOf } from "./talk-search";
+import {
+  languagesOf,
+  searchOfLanguages,
+  talkSearchOf,
+  type PauseFinder,
+  type TalkLanguages,
+} from "./talk-search";
 import { TwoPeople } from "./two-people";
+
+export interface TalkProps extends TalkLanguages {
+  onChange: (changed: Partial<TalkLanguages>) => void;
+  pauses: PauseFinder;
+}
 
 const route = getRouteApi("/shell/talk");
 
@@ -15,6 +27,15 @@ export function TalkPage() {
   const search = route.useSearch();
   const { people, pauses = "browser" } = search;
   const navigate = route.useNavigate();
+  // What is typed stands in the field at once; the address follows.
+  const [languages, setLanguages] = useState(() => languagesOf(search));
+  const change = (changed: Partial<TalkLanguages>) => {
+    const chosen = { ...languages, ...changed };
+    setLanguages(chosen);
+    const fresh = talkSearchOf({ ...search, ...searchOfLanguages(chosen) });
+    void navigate({ search: fresh, replace: true });
+  };
+  const talk: TalkProps = { ...languages, onChange: change, pauses };
   return (
     <Stack>
       <Group justify="space-between">
@@ -44,7 +65,7 @@ export function TalkPage() {
           />
         </Group>
       </Group>
-      {people === 2 ? <TwoPeople pauses={pauses} /> : <OnePerson pauses={pauses} />}
+      {people === 2 ? <TwoPeople {...talk} /> : <OnePerson {...talk} />}
     </Stack>
   );
 }

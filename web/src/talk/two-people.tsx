@@ -1,9 +1,10 @@
-import { Stack, Text, TextInput } from "@mantine/core";
-import { useEffect, useRef, useState } from "react";
+import { Stack, Text } from "@mantine/core";
+import { useEffect, useRef } from "react";
 
 import { useFormats } from "../app/formats";
 import { useText } from "../messages/text";
 import { hasLanguages, type ConversationView } from "./conversation";
+import { LanguageInput } from "./language-inputs";
 import { Said, stagesOf, Translated } from "./line-card";
 import { hasMicrophone } from "./microphone";
 import {
@@ -13,17 +14,23 @@ import {
   TranscriptDownloads,
   WriteForm,
 } from "./talk-controls";
-import type { PauseFinder } from "./talk-search";
+import type { TalkProps } from "./talk-page";
 import { merged, type Line } from "./transcript";
 import { useConversation, useTalkRoom, type OneConversation } from "./use-conversation";
+import { useSuggestedLanguages } from "./use-languages";
 
 /**
  * Two people across one screen: each has a half in a language of its own, with a session to the
  * other's language. On a phone that lies between them the far half stands upside down.
  */
-export function TwoPeople({ pauses }: { pauses: PauseFinder }) {
-  const [farLang, setFarLang] = useState("es");
-  const [nearLang, setNearLang] = useState("en");
+export function TwoPeople({ from: nearLang, to, onChange, pauses }: TalkProps) {
+  const [farLang = "", ...others] = to;
+  const setNearLang = (lang: string) => {
+    onChange({ from: lang });
+  };
+  const setFarLang = (lang: string) => {
+    onChange({ to: [lang, ...others] });
+  };
   const room = useTalkRoom();
   const speaks = true;
   const farAsked = { srcLang: farLang, tgtLangs: [nearLang], speaks, pauses };
@@ -32,16 +39,19 @@ export function TwoPeople({ pauses }: { pauses: PauseFinder }) {
   const near = useConversation(room, nearAsked);
   const disabled = !hasLanguages(nearAsked);
   const lines = merged(far.view.lines, near.view.lines);
+  const { sources, targets } = useSuggestedLanguages();
+  const suggested = [...new Set([...sources, ...targets])].sort();
+  const shared = { lines, disabled, suggested };
   return (
     <Stack>
       {!hasMicrophone() && <NoMicrophone />}
       <div className="talk-halves">
         <Half
-          {...{ lines, disabled }}
+          {...shared}
           {...{ who: 2, lang: farLang, setLang: setFarLang, own: far, other: near }}
         />
         <Half
-          {...{ lines, disabled }}
+          {...shared}
           {...{ who: 1, lang: nearLang, setLang: setNearLang, own: near, other: far }}
         />
       </div>
@@ -59,9 +69,10 @@ interface HalfProps {
   lines: readonly Line[];
   /** Whether a language is missing, so that nothing can be said. */
   disabled: boolean;
+  suggested: readonly string[];
 }
 
-function Half({ who, lang, setLang, own, other, lines, disabled }: HalfProps) {
+function Half({ who, lang, setLang, own, other, lines, disabled, suggested }: HalfProps) {
   const text = useText();
   return (
     <section
@@ -71,13 +82,11 @@ function Half({ who, lang, setLang, own, other, lines, disabled }: HalfProps) {
       <Captions own={own.view} lines={lines} label={text("captionsOf", { number: who })} />
       <TalkNews view={own.view} />
       <div className="talk-half-controls">
-        <TextInput
+        <LanguageInput
           label={text("language")}
-          w={80}
           value={lang}
-          onChange={(event) => {
-            setLang(event.currentTarget.value);
-          }}
+          onChange={setLang}
+          suggestions={suggested}
         />
         {hasMicrophone() && (
           <MicrophoneControl
