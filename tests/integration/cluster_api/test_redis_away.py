@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.integration.cluster_api.pair_of_servers import PairOfServers
@@ -19,6 +20,7 @@ from tests.integration.live_api.manual_node import (
 from tests.integration.serve.server_process import PATIENCE_SECONDS, eventually
 from tests.servers import RedisProcess
 from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 pytestmark = pytest.mark.redis
 
@@ -98,3 +100,29 @@ def test_a_caller_and_the_log_are_told_that_redis_has_no_memory_left(
         answer = caller.begin_to_ask(pair, wait_ms=20_000)
         node.succeed(node.take(), text_translated="hola")
         assert answer.result().json()["outcome"] == "success"
+
+
+def test_an_utterance_that_redis_had_no_memory_for_is_refused_with_the_same_reason(
+    own_redis: RedisProcess, tmp_path: Path
+) -> None:
+    pair = new_pair()
+    # Where tenants are limited, an utterance is counted before it looks for a slot.
+    limit = {"DRAGOMAN_LIMITS__MAX_INFLIGHT_PER_TENANT": "10"}
+    with (
+        PairOfServers(own_redis, tmp_path, **limit) as servers,
+        connect(servers.one.url.replace("http", "ws") + "/ws/session") as socket,
+    ):
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        socket.send(json.dumps(init))
+        assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "session_init_ack"
+        own_redis.command("CONFIG", "SET", "maxmemory", "900kb")
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "hello"}))
+        eventually(lambda: "job_not_stored" in servers.one.log, "the log says why")
+        own_redis.command("CONFIG", "SET", "maxmemory", "0")
+        said = []
+        while not said or said[-1]["type"] != "missing_result":
+            said.append(json.loads(socket.recv(PATIENCE_SECONDS)))
+        *_, refused, missing = said
+        assert (refused["type"], refused["code"]) == ("error", "SCHEDULER_DEPENDENCY_DOWN")
+        assert "has no memory left" in refused["message"]
+        assert missing["reason"] == "SCHEDULER_DEPENDENCY_DOWN"
