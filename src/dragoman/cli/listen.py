@@ -18,8 +18,6 @@ from dragoman.sdk import listen as listened
 
 _FAILED = 1
 
-_FAILED = 1
-
 
 def listen(
     session_id: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
@@ -63,11 +61,7 @@ def listen(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     try:
-        try:
         asyncio.run(_print_all(session_id, url, token, to, since, out, as_json=json))
-    except Unreachable as error:
-        typer.echo(f"error: {printable(str(error))}; is the scheduler running?", err=True)
-        raise typer.Exit(_FAILED) from None
     except Unreachable as error:
         typer.echo(f"error: {printable(str(error))}; is the scheduler running?", err=True)
         raise typer.Exit(_FAILED) from None

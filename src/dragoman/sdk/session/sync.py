@@ -63,7 +63,7 @@ class SyncSession:
         finally:
             self._end()
 
-    def feed(self, audio: bytes, final: bool = False) -> None:
+    def feed(self, audio: bytes | bytearray | memoryview, final: bool = False) -> None:
         """Send audio as it is spoken; `final` says that an utterance ends here."""
         self._wait_for(self._client.feed(audio, final))
 
