@@ -428,3 +428,62 @@ def test_two_versions_of_a_service_in_one_fleet_are_compared_by_name(tmp_path: P
         assert found.delta < 0
 
     asyncio.run(story())
+
+
+def test_services_that_no_node_of_the_pair_has_are_refused_however_others_are(
+    tmp_path: Path,
+) -> None:
+    """A node of another pair that is away is a reason, too, and says nothing about these."""
+    served = Service("apertium", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING, version="3")
+
+    async def story() -> None:
+        async with serving(tmp_path / "fleet") as server, node_of(server, shout, models=[served]):
+            async with node_of(server, shout, nmt=["xx", "yy"]):
+                pass
+
+            async def run(wanted: str) -> lab.RunResult:
+                return await lab.arun(
+                    dataset=ROWS,
+                    target=lab.fleet(url=server.url, services={"nmt": wanted}, **EN_ES),
+                    data_dir=tmp_path / "lab",
+                    progress=False,
+                )
+
+            for misspelt in ("apertium@9", "apertum"):
+                with pytest.raises(errors.NoAvailableNode) as raised:
+                    await run(misspelt)
+                assert f"No node that serves en:es has nmt {misspelt}" in raised.value.message
+                assert "`target.services`" in raised.value.message
+            result = await run("apertium@3")
+            assert result.summary.stats.success == len(ROWS)
+
+    asyncio.run(story())
+
+
+def test_services_of_a_node_that_is_away_are_waited_for(tmp_path: Path) -> None:
+    served = Service("apertium", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING, version="3")
+
+    async def story() -> None:
+        async with serving(tmp_path / "fleet") as server:
+            async with node_of(server, shout, models=[served], node_id="n1"):
+                pass
+            running = asyncio.create_task(
+                lab.arun(
+                    dataset=ROWS[:1],
+                    target=lab.fleet(url=server.url, services={"nmt": "apertium@3"}, **EN_ES),
+                    data_dir=tmp_path / "lab",
+                    progress=False,
+                )
+            )
+            await until_asked(server.url)
+            async with node_of(server, shout, models=[served], node_id="n2"):
+                assert (await running).summary.stats.success == 1
+
+    asyncio.run(story())
+
+
+async def until_asked(url: str) -> None:
+    """Wait until the server has a job."""
+    async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(base_url=url) as http:
+        while not (await http.get("/api/v1/jobs")).json()["items"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

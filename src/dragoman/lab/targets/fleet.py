@@ -146,6 +146,12 @@ async def probe(settings: FleetTargetSettings, context: Context, sample: Turn | 
             details=error.details,
         ) from None
     except NoAvailableNode as error:
+        if error.details.get("unoffered"):
+            raise NoAvailableNode(
+                f"The fleet at {shown} cannot run this experiment: {error.message} Change "
+                "`target.services`, or start a node that has what it asks for.",
+                details=error.details,
+            ) from None
         reasons = error.details.get("reasons")
         if isinstance(reasons, Mapping) and reasons and _NEVER_MENDED.issuperset(reasons):
             told = ", ".join(f"{name} {count}" for name, count in reasons.items())

@@ -34,6 +34,9 @@ def refusal(
     }
     if requirement.services:
         details["services"] = dict(requirement.services)
+        if kind is errors.NoAvailableNode and not _is_offered(search):
+            # The reasons do not tell: a node that is away for a moment counts as not ready.
+            details["unoffered"] = dict(requirement.services)
     near = search.snapshot.near(requirement) if kind is errors.PairUnsupported else ()
     if near:
         details["near"] = list(near)
