@@ -13,9 +13,12 @@ CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
 LAB_MACHINES ?= 200
 MIRROR_KILLS ?= 10
-# Every run draws a new seed and prints it; CHAOS_SEED repeats a run.
+# Every run draws a new seed and prints it; CHAOS_SEED and FUZZ_SEED repeat a run.
 ifndef CHAOS_SEED
 CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
+ifndef FUZZ_SEED
+FUZZ_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 SOAK_SECONDS ?= 3600
 SOAK_BACKEND ?= all
@@ -74,14 +77,16 @@ format: setup ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: setup ## Send broken frames, requests and files (FUZZ_FRAMES=1000000 FUZZ_REST=20000 FUZZ_FILES=5000)
-	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES)
+fuzz: export DRAGOMAN_FUZZ_SEED = $(FUZZ_SEED)
+fuzz: setup ## Send broken frames, requests and files (FUZZ_FRAMES=1000000 FUZZ_REST=20000 FUZZ_FILES=5000 FUZZ_SEED=...)
+	@echo "The seed is $(FUZZ_SEED). The same again: make fuzz FUZZ_SEED=$(FUZZ_SEED)"
+	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES) --seed $(FUZZ_SEED)
 	DRAGOMAN_FUZZ_FRAMES=$(FUZZ_FRAMES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/gateway/test_same_on_both_transports.py \
 		tests/integration/gateway/test_endpoints_under_fuzz.py
-	$(BIN)/python -m tests.fuzz_files --count $(FUZZ_FILES)
-	$(BIN)/python -m tests.fuzz_rest --cases $(FUZZ_REST)
-	$(BIN)/python -m tests.fuzz_nearly_right --cases $(FUZZ_REST)
+	$(BIN)/python -m tests.fuzz_files --count $(FUZZ_FILES) --seed $(FUZZ_SEED)
+	$(BIN)/python -m tests.fuzz_rest --cases $(FUZZ_REST) --seed $(FUZZ_SEED)
+	$(BIN)/python -m tests.fuzz_nearly_right --cases $(FUZZ_REST) --seed $(FUZZ_SEED)
 
 chaos: export DRAGOMAN_CHAOS_FIRST_SEED = $(CHAOS_SEED)
 chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCHEDULES=10000 CHAOS_SEED=...)

@@ -10,7 +10,6 @@ with 500, every refusal has the one form, and afterwards the server is as large 
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
 from collections import Counter
@@ -29,6 +28,7 @@ from hypothesis.errors import Unsatisfiable
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
+from tests.fuzz_growth import Growth, Held, held_by_family
 from tests.integration.serve.server_process import ServerProcess, environment
 
 STATEFUL_SHARE = 0.3
@@ -37,8 +37,9 @@ CALL_SECONDS = 60.0
 RETRIED = 503
 """What a server answers while its lab starts again, or when an operator asked it to drain."""
 
-GROWTH_BYTES = 150_000_000
-"""How much larger a server may be than after its first tenth: caches fill, and then no more."""
+MOST_GROWTH = Held(memory_bytes=150_000_000, descriptors=30)
+"""How much more a server and its lab may hold than after the first tenth: caches fill, no more;
+the descriptors are connections of callers and to the database."""
 
 _UNHURRIED = frozenset(HealthCheck)
 
@@ -54,6 +55,8 @@ class Report:
     cases: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    growth: str = ""
+    """What the server held, told for people."""
 
     def take(self, case: schemathesis.Case[Any], answer: Response) -> None:
         self.cases += 1
@@ -95,20 +98,18 @@ def fuzz(server: ServerProcess, cases: int, seed_: int) -> Report:
     found = list(schema.get_all_operations())
     operations = [one.ok() for one in found if isinstance(one, Ok)]
     assert len(operations) == len(found), "every route can be asked"
-    sizes = [_size_bytes(server)]
+    growth = Growth(lambda: held_by_family(server.process.pid), cases, MOST_GROWTH)
     alone = max(1, round(cases * (1 - STATEFUL_SHARE) / len(operations)))
     random = Random(seed_)
     for operation in operations:
         _try_operation(operation, alone, random.getrandbits(32), report)
-        sizes.append(_size_bytes(server))
+        growth.done(report.cases)
     while report.cases < cases:
         chains = max(1, (cases - report.cases) // STEPS)
         _try_chains(schema, min(chains, 500), random.getrandbits(32), report)
-        sizes.append(_size_bytes(server))
+        growth.done(report.cases)
     assert httpx.get(f"{server.url}/readyz", timeout=CALL_SECONDS).status_code == 200
-    settled = sizes[len(sizes) // 10 :]
-    if max(settled) - settled[0] > GROWTH_BYTES:
-        raise BadAnswer(f"the server grew: {[size // 1_000_000 for size in sizes]} MB")
+    report.growth = growth.check()
     return report
 
 
@@ -156,28 +157,6 @@ def _try_chains(schema: Any, chains: int, seed_: int, report: Report) -> None:
     run_state_machine_as_test(seeded, settings=limits)
 
 
-def _size_bytes(server: ServerProcess) -> int:
-    """What the server and its lab hold in memory."""
-    return sum(_resident_bytes(pid) for pid in _family(server.process.pid))
-
-
-def _family(pid: int) -> list[int]:
-    """A process and everything that it started."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += _family(int(child))
-    return found
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except FileNotFoundError:  # it has ended meanwhile
-        return 0
-    return pages * resource.getpagesize()
-
-
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -195,6 +174,7 @@ def main() -> None:
         report = fuzz(server, arguments.cases, chosen)
     say(f"{report.cases} requests to {len(report.operations)} routes, no 500, no growth, in")
     say(f"{perf_counter() - began:.0f} s; answers: {dict(sorted(report.statuses.items()))}")
+    say(report.growth)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.fuzz_frames import frames
+from tests.fuzz_growth import Growth, Held, held_here
 from tests.integration.gateway.sockets import SocketClient, dialled, run, serving
 
 from dragoman.auth import OpenAuthenticator
@@ -52,6 +53,10 @@ FUZZ_FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", "2000"))
 FUZZ_SEED = int(os.environ.get("DRAGOMAN_FUZZ_SEED", "21"))
 FRAMES_PER_CONNECTION = 100
 
+MOST_GROWTH = Held(memory_bytes=40_000_000, descriptors=3, tasks=3)
+"""How much more may be held than after the first tenth, once those who left are forgotten: what the
+allocator holds back, and less than a descriptor or a task for each connection."""
+
 REGISTER = NodeRegister(
     version="1",
     schema_version="2.0",
@@ -67,7 +72,13 @@ def make_plane(seed: int) -> LivePlane:
     clock = SystemClock()
     limits = {"messages_per_second": 1_000_000, "node_messages_per_second": 1_000_000}
     queues = {"session_queue": 100_000, "node_queue": 100_000}
-    settings = load_settings(environ={}, flags={"limits": limits | queues}).settings
+    # What an endpoint remembers of those who left is forgotten soon, so that a leak shows.
+    scheduler = {
+        "delivery": {"resume_grace_seconds": 0.5},
+        "node_health": {"reconnect_grace_seconds": 0.5, "forget_offline_seconds": 1},
+    }
+    flags = {"limits": limits | queues, "scheduler": scheduler}
+    settings = load_settings(environ={}, flags=flags).settings
     return LivePlane(
         settings=settings,
         ledger=MemoryLedger(
@@ -80,6 +91,15 @@ def make_plane(seed: int) -> LivePlane:
         clock=clock,
         randomness=Randomness(seed),
     )
+
+
+async def forgotten(plane: LivePlane) -> None:
+    """Nothing is left of the connections that were: no socket, no session, no node."""
+    for endpoint in (plane.node_endpoint, plane.session_endpoint):
+        await endpoint.connections.wait_empty()
+    async with asyncio.timeout(60):
+        while [*plane.sessions, *plane.registry.nodes()]:  # noqa: ASYNC110 - they tell nobody
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -177,14 +197,19 @@ def test_no_frame_brings_an_endpoint_anything_but_typed_errors(name: str, transp
         batches: dict[SubProtocol, list[Frame]] = {sub: [] for sub in SubProtocol}
         await plane.start()
         decoder = TO_NODE if name == "node" else TO_CLIENT
+        growth = Growth(held_here, FUZZ_FRAMES, MOST_GROWTH)
         async with TRANSPORTS[transport](endpoint, decoder) as dial:
-            for sub, frame in frames(FUZZ_SEED, FUZZ_FRAMES):
+            for number, (sub, frame) in enumerate(frames(FUZZ_SEED, FUZZ_FRAMES), 1):
                 batches[sub].append(frame)
                 if len(batches[sub]) == FRAMES_PER_CONNECTION:
                     async with dial(sub) as client:
                         await bombard(client, sub, FIRST[name], batches[sub], codes)
                     batches[sub] = []
-            await endpoint.connections.wait_empty()
+                    if growth.is_due(number):
+                        await forgotten(plane)
+                        growth.done(number)
+            await forgotten(plane)
+            growth.check()
         for session in list(plane.sessions):
             assert isinstance(session, Session)
             session.abandon()

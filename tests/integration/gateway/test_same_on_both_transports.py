@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import pytest
 from tests.fuzz_frames import frames
+from tests.fuzz_growth import Growth, Held, held_here
 from tests.integration.gateway.sockets import dialled, run, serving
 from tests.unit.gateway.scripted import LIMITS, scripted_endpoint
 
@@ -143,6 +144,8 @@ def of_server(diary: list[str]) -> list[str]:
 FUZZ_FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", "2000"))
 FUZZ_SEED = int(os.environ.get("DRAGOMAN_FUZZ_SEED", "20"))
 FRAMES_PER_CONNECTION = 100
+MOST_GROWTH = Held(memory_bytes=40_000_000, descriptors=3, tasks=3)
+"""How much more may be held than after the first tenth: less than a task for each connection."""
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -178,14 +181,20 @@ def test_no_frame_brings_anything_but_typed_errors(transport: str) -> None:
         endpoint = scripted_endpoint(transcript, SystemClock(), limits=limits)
         batches: dict[SubProtocol, list[Frame]] = {sub: [] for sub in SubProtocol}
         connections = 0
+        growth = Growth(held_here, FUZZ_FRAMES, MOST_GROWTH)
         async with TRANSPORTS[transport](endpoint) as dial:
-            for sub, frame in frames(FUZZ_SEED, FUZZ_FRAMES):
+            for number, (sub, frame) in enumerate(frames(FUZZ_SEED, FUZZ_FRAMES), 1):
                 batches[sub].append(frame)
                 if len(batches[sub]) == FRAMES_PER_CONNECTION:
                     await bombard(dial, sub, batches[sub], codes)
                     connections += 1
                     batches[sub] = []
                     transcript[:] = [line for line in transcript if line.startswith("closed")]
+                    if growth.is_due(number):
+                        await endpoint.connections.wait_empty()
+                        growth.done(number)
+            await endpoint.connections.wait_empty()
+            growth.check()
         assert len(endpoint.connections) == 0
         assert sum(line.startswith("closed") for line in transcript) == connections
         assert connections > 0
