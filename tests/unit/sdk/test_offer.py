@@ -16,6 +16,10 @@ async def work(job: Job) -> Answer:
     return Answer()
 
 
+class Slots(int):
+    """A number of another library's class, as numpy has them."""
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -36,6 +40,18 @@ async def work(job: Job) -> Answer:
         ({"work": work, "nmt": ["en"], "models": [MODEL, MODEL]}, "^`models` names service_id"),
         ({"work": "translate", "nmt": ["en"]}, "`work` is str 'translate'; give a function"),
         ({"services": {"nmt": None}, "nmt": ["en"]}, r'`services\["nmt"\]` is NoneType None'),
+        ({"work": lambda: 1, "nmt": ["en"]}, r"^`work` is <lambda>\(\), which cannot be called"),
+        ({"work": lambda job, more: 1, "nmt": ["en"]}, "missing a required argument: 'more'"),
+        (
+            {"services": {"nmt": lambda: 1}, "nmt": ["en"]},
+            r'^`services\["nmt"\]` is <lambda>\(\), which cannot',
+        ),
+        ({"work": work, "nmt": ["en"], "features": ["xx"]}, "unknown feature `xx` in `features`"),
+        (
+            {"work": work, "nmt": ["en"], "features": "voice_cloning"},
+            r'give a list, as in features=\["voice_cloning"\]',
+        ),
+        ({"work": work, "nmt": ["en"], "slots": Slots(2)}, "^`slots` is 2; give a plain value"),
         ({"nmt": ["en"]}, "give one of the two"),
         ({"work": work, "services": {"nmt": work}, "nmt": ["en"]}, "give one of the two"),
         ({"services": {"nmt": work}, "nmt": ["en"], "tts": ["en"]}, "no tts function"),

@@ -41,7 +41,7 @@ from dragoman.sdk.node.hand import Hand
 from dragoman.sdk.node.identity import Identity, recall, remember
 from dragoman.sdk.node.machine import MachineUsage, this_machine
 from dragoman.sdk.node.narration import Narrator, to_terminal
-from dragoman.sdk.node.offer import Offer, checked, languages_of, services_for
+from dragoman.sdk.node.offer import Offer, checked, features_of, languages_of, services_for
 from dragoman.sdk.node.outbox import NodeOutbox
 from dragoman.sdk.node.outcomes import LEAVING
 from dragoman.sdk.node.signals import serve_until_signalled
@@ -114,7 +114,7 @@ class Node:
                 languages=languages,
                 slots=slots,
                 hardware=hardware or this_machine(),
-                features=tuple(features),
+                features=features_of(features),
                 accept_public_jobs=accept_public_jobs,
             ),
             self._identity,

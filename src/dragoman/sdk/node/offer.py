@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from dragoman.errors import InvalidCapabilitySchema
+from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
 from dragoman.live.protocol import (
     MAX_SLOTS,
     SCHEMA_VERSION,
@@ -20,9 +20,10 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
     check_register,
+    known_features,
 )
 from dragoman.sdk.node.identity import Identity
-from dragoman.sdk.parameters import languages_fault, own_words
+from dragoman.sdk.parameters import languages_fault, own_words, shortened
 from dragoman.version import __version__
 
 _PARAMETERS = {
@@ -76,9 +77,36 @@ def checked(offer: Offer, identity: Identity) -> Offer:
         raise InvalidCapabilitySchema(
             f"`slots` is {slots!r}; give how many jobs the node does at once, 1 to {MAX_SLOTS}"
         )
+    register = offer.register(identity)
     with own_words(_PARAMETERS):
-        check_register(offer.register(identity))
+        try:
+            check_register(register)
+        except TypeError as error:  # such as a number of numpy's, which has no form on the wire
+            raise InvalidCapabilitySchema(_unsendable(register) or str(error)) from None
     return offer
+
+
+def features_of(given: Sequence[str]) -> tuple[str, ...]:
+    """The features that a node offers, once each is known to be one."""
+    if isinstance(given, str):
+        raise InvalidCapabilitySchema(
+            f'`features` is the text "{given}"; give a list, as in features=["{given}"]'
+        )
+    try:
+        known_features(given)
+    except InvalidMessage as error:
+        raise InvalidCapabilitySchema(error.message, details=error.details) from None
+    return tuple(given)
+
+
+def _unsendable(register: NodeRegister) -> str | None:
+    """Which parameter holds a value that has no form on the wire."""
+    for field, value in msgspec.structs.asdict(register).items():
+        try:
+            msgspec.to_builtins(value)
+        except TypeError:
+            return f"`{_PARAMETERS.get(field, field)}` is {shortened(value)}; give a plain value"
+    return None
 
 
 def languages_of(

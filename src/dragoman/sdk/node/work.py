@@ -29,6 +29,7 @@ def as_work(function: WorkFunction, parameter: str, *, threads: bool = True) -> 
             f"`{parameter}` is {type(function).__name__} {shortened(function)}; give a function"
             " that takes a Job and returns an Answer"
         )
+    _check_takes_a_job(function, parameter)
     call = getattr(function, "__call__", None)  # noqa: B004 - an object may be callable, and async
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         running = cast(Work, function)
@@ -51,6 +52,22 @@ def as_work(function: WorkFunction, parameter: str, *, threads: bool = True) -> 
         return checked_answer(returned, function)
 
     return in_a_thread
+
+
+def _check_takes_a_job(function: WorkFunction, parameter: str) -> None:
+    """Refuse a function that cannot be called with a Job alone: each of its jobs would fail."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # as for some functions that are written in C
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InvalidCapabilitySchema(
+            f"`{parameter}` is {name}{signature}, which cannot be called with one Job ({error});"
+            " give a function that takes a Job and returns an Answer"
+        ) from None
 
 
 def checked_answer(returned: object, function: object) -> Answer:
