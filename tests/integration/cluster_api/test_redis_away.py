@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.cluster_api.pair_of_servers import PairOfServers
@@ -119,7 +120,7 @@ def test_an_utterance_that_redis_had_no_memory_for_is_refused_with_the_same_reas
         socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "hello"}))
         eventually(lambda: "job_not_stored" in servers.one.log, "the log says why")
         own_redis.command("CONFIG", "SET", "maxmemory", "0")
-        said = []
+        said: list[dict[str, Any]] = []
         while not said or said[-1]["type"] != "missing_result":
             said.append(json.loads(socket.recv(PATIENCE_SECONDS)))
         *_, refused, missing = said
