@@ -19,7 +19,7 @@ from tests.integration.lab_engine.laboratory import (
     read,
 )
 
-from dragoman.lab.queue import HintTopic, Queue
+from dragoman.lab.queue import HintTopic, ItemOffer, Queue
 from dragoman.lab.states import RunStatus
 
 Hint = TypeVar("Hint", bound=Hashable)
@@ -60,6 +60,9 @@ class UnreliableQueue:
         self.news = UnreliableTopic(queue.news, random)
         self.changes = UnreliableTopic(queue.changes, random)
         self.gives_offers_once = queue.gives_offers_once
+
+    async def take_offers(self, items: int) -> Sequence[ItemOffer]:
+        return await self.offers.take()
 
     async def close(self) -> None:
         """Its server is closed by the test."""

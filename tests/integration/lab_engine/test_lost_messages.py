@@ -48,6 +48,9 @@ class LossyQueue:
         self.news: LossyTopic[RunId] = LossyTopic(self, whole.news)
         self.changes = whole.changes
 
+    async def take_offers(self, items: int) -> Sequence[ItemOffer]:
+        return await self.offers.take()
+
     async def close(self) -> None:
         """Nothing is open."""
 

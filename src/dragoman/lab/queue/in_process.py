@@ -58,5 +58,8 @@ class InProcessQueue:
         self.news: InProcessTopic[RunId] = InProcessTopic()
         self.changes: UnheardTopic[Change] = UnheardTopic()
 
+    async def take_offers(self, items: int) -> Sequence[ItemOffer]:
+        return await self.offers.take()
+
     async def close(self) -> None:
         """Nothing is open."""

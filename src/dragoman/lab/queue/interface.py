@@ -41,6 +41,10 @@ class Queue(Protocol):
         """For workers: items can be taken. A hint may reach one worker only, or all of them."""
         ...
 
+    async def take_offers(self, items: int) -> Sequence[ItemOffer]:
+        """Wait for offers; where each reaches one worker only, for about so many items."""
+        ...
+
     @property
     def gives_offers_once(self) -> bool:
         """Whether each offer reaches one worker only."""

@@ -75,22 +75,24 @@ class RedisLink:
                     if _FIELD in fields:
                         yield CarriedHint(topics[key], fields[_FIELD])
 
-    async def next_offer(self) -> bytes | None:
+    async def next_offers(self, items: int) -> Sequence[bytes]:
+        count = max(1, items // KEYS_IN_AN_OFFER)
         stream: dict[Any, Any] = {_key(TopicName.OFFERS): ">"}
         try:
             found = await self._answered(
                 self._redis.xreadgroup(
-                    _GROUP, _CONSUMER, stream, count=1, block=BLOCK_MS, noack=True
+                    _GROUP, _CONSUMER, stream, count=count, block=BLOCK_MS, noack=True
                 )
             )
         except _NoGroup:
             await self._make_group()
-            return None
-        for _, entries in found or ():
-            for _, fields in entries:
-                payload: bytes | None = (fields or {}).get(_FIELD)
-                return payload
-        return None
+            return ()
+        return [
+            fields[_FIELD]
+            for _, entries in found or ()
+            for _, fields in entries
+            if fields and _FIELD in fields
+        ]
 
     async def close(self) -> None:
         while self._asking:

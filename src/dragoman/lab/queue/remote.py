@@ -73,8 +73,11 @@ class QueueLink(Protocol):
 class OfferSource(Protocol):
     """A server that gives each offer to one worker."""
 
-    async def next_offer(self) -> bytes | None:
-        """An offer for this process alone; None when none came for a while. Raises `LinkDown`."""
+    async def next_offers(self, items: int) -> Sequence[bytes]:
+        """Offers for this process alone, of about so many items, at least one offer.
+
+        None at all when none came for a while. Raises `LinkDown`.
+        """
         ...
 
 
@@ -131,18 +134,21 @@ class SharedOffers:
     def put(self, hint: ItemOffer) -> None:
         self._queue.send(TopicName.OFFERS, hint)
 
-    async def take(self) -> Sequence[ItemOffer]:
+    async def take(self, items: int = 1) -> Sequence[ItemOffer]:
         while not self._unsent:
             try:
-                payload = await self._source.next_offer()
+                payloads = await self._source.next_offers(items)
             except LinkDown as error:
                 await self._queue.wait_for_server(error)
                 continue
-            if payload is not None:
+            offers = []
+            for payload in payloads:
                 try:
-                    return [self._decoder.decode(_envelopes.decode(payload).hint)]
+                    offers.append(self._decoder.decode(_envelopes.decode(payload).hint))
                 except msgspec.MsgspecError:  # of another version
                     continue
+            if offers:
+                return offers
         unsent, self._unsent = list(self._unsent), {}
         return unsent
 
@@ -188,6 +194,11 @@ class RemoteQueue:
     @property
     def offers(self) -> RemoteTopic[ItemOffer] | SharedOffers:
         return self._shared or self._told
+
+    async def take_offers(self, items: int) -> Sequence[ItemOffer]:
+        if self._shared is not None:
+            return await self._shared.take(items)
+        return await self._told.take()
 
     async def close(self) -> None:
         try:

@@ -22,6 +22,9 @@ MAX_ENTRIES = 1_000
 LINGER_SECONDS = 0.05
 """How long entries that nothing waits for are gathered, so that they are written together."""
 
+_FADING = 0.9
+"""How much of a slow write is remembered at the next one."""
+
 WRITE_ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.2
 """When the database is away for a moment, writes are tried again: no work is lost."""
@@ -80,6 +83,8 @@ class Combiner:
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
         self._now = asyncio.Event()
+        self.write_seconds = 0.0
+        """How long the slowest of the latest writes took."""
 
     def enter(self, entry: JournalEntry, *, soon: bool = False) -> asyncio.Future[bool]:
         """Have the entry written; the future tells whether its lease still held.
@@ -195,7 +200,10 @@ class Combiner:
                 self._followers(connection, one, places[one.run.run_id]) for one in wanted
             ]
 
+        asked_at = self._clock.monotonic()
         held, taken = await self._store.write(write)
+        took_seconds = self._clock.monotonic() - asked_at
+        self.write_seconds = max(took_seconds, self.write_seconds * _FADING)
         if self._succession is not None:
             self._succession.took(waiting, wanted, taken)
         return held

@@ -18,15 +18,19 @@ from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
 from dragoman.lab.worker.combiner import Combiner, Followers, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover, LeaseJournal
+from dragoman.lab.worker.others import OtherWorkers
 from dragoman.lab.worker.pacing import Pacer
 from dragoman.lab.worker.taking import NextItems, TakenItem, run_and_experiment, take, take_next
 from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.workplace import (
+    FIRST_ROUNDS,
+    MOST_AHEAD,
     PLACE_SECONDS,
     BenchOpener,
     InHand,
     OpenBench,
     Workplace,
+    ahead_seconds,
 )
 from dragoman.observability import Metrics, get_logger
 from dragoman.store import Store, StoreConnection
@@ -76,6 +80,7 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
+        self._others = OtherWorkers(store, owner)
         self._pacer = Pacer(store, owner, terms.lease_ms)
         self._combiner = Combiner(store, owner, clock, metrics, self, self._take_next)
         self._places: dict[RunId, Workplace] = {}
@@ -94,7 +99,7 @@ class Worker:
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
         self._handle: Handler[Portion] = chain([self._shield, self._check], self._execute)
         self._loops: list[asyncio.Task[None]] = []
-        self._taking: asyncio.Future[list[TakenItem]] | None = None
+        self._taking: asyncio.Future[Followers] | None = None
         self._leaving = TaskSet()
         self._giving_back = TaskSet()
 
@@ -145,6 +150,8 @@ class Worker:
         while any(place.working for place in self._places.values()):
             self._something_to_do.clear()
             await self._something_to_do.wait()
+        # What a write set aside that was on its way.
+        await self._giving_back.wait(LEAVE_SECONDS)
 
     def doing(self) -> tuple[RunAtWork, ...]:
         """What is in progress, run by run."""
@@ -174,7 +181,7 @@ class Worker:
         if self._taking is None:
             return []
         try:
-            return [one.lease for one in await self._taking]
+            return [one.lease for some in await self._taking for one in some]
         except Exception:
             return []  # then they were not taken
 
@@ -191,10 +198,15 @@ class Worker:
         while True:
             if self._queue.gives_offers_once:
                 await self._wants_more.wait()
-            for offer in await self._queue.offers.take():
+            for offer in await self._queue.take_offers(self._items_to_ask_for):
                 self._backlog.add(offer)
             self._wants_more.clear()
             self._something_to_do.set()
+
+    @property
+    def _items_to_ask_for(self) -> int:
+        """Others want some of the first items of a run, too."""
+        return 1 if self._others.are_there else self._terms.capacity - self._working
 
     async def _hear_stops(self) -> None:
         while True:
@@ -278,14 +290,21 @@ class Worker:
             return  # the run ended while its target's pace was asked for
         lease_ms = self._terms.lease_ms
         most = min(TAKEN_AT_ONCE, offer.most, self._terms.capacity - self._working)
-        self._taking = asyncio.ensure_future(
-            self._store.write(
-                lambda c: take(
-                    c, place.experiment, place.run, offer.keys, most, self._owner, lease_ms
-                )
+        is_first = not place.knows_item_seconds and self._may_go_on(place)
+
+        def take_some(connection: StoreConnection) -> Followers:
+            taken = take(
+                connection, place.experiment, place.run, offer.keys, most, self._owner, lease_ms
             )
-        )
-        taken = await asyncio.shield(self._taking)
+            if not (taken and is_first):
+                return taken, []
+            # Nothing says yet how soon places become free, and the first write is a slow one.
+            ahead = min(FIRST_ROUNDS * len(taken), MOST_AHEAD)
+            next_ones = NextItems(place.run, place.experiment, places=0, ahead=ahead)
+            return taken, self._take_next(connection, next_ones)
+
+        self._taking = asyncio.ensure_future(self._store.write(take_some))
+        taken, ahead = await asyncio.shield(self._taking)
         self._taking = None
         if not offer.keys:
             self._backlog.took_fewer(offer, len(taken))
@@ -301,6 +320,8 @@ class Worker:
             place.places += 1
             # Not all at once, so that the run goes on meanwhile.
             self._begin(place, one, now + PLACE_SECONDS * (1 + number / len(taken)))
+        place.set_aside(ahead, now)
+        self._give_back_ahead(place)
         if place.has_no_share:
             await self._pacer.settle(self._places)  # the next tick may be far
 
@@ -386,7 +407,7 @@ class Worker:
         now = self._clock.monotonic()
         one.over_at = now
         place.note_item(now - one.begun_at)
-        if now >= one.place_until or not self._may_go_on(place):
+        if self._is_due(one, now) or not self._may_go_on(place):
             self._free_place(place)
             self._give_back_ahead(place)
         elif place.ahead and not self._may_have_lost(place, now):
@@ -400,6 +421,16 @@ class Worker:
         if self._queue.gives_offers_once:
             self._wants_more.set()  # of other runs
         return one.handover
+
+    def _is_due(self, one: InHand, now: float) -> bool:
+        """Whether a place is to go back, for a worker that has less to do."""
+        if now < one.place_until:
+            return False
+        if one.place_until <= 0.0 or self._others.want_places_of(self._working):
+            return True
+        while one.place_until <= now:  # by whole spans: not all places at once
+            one.place_until += PLACE_SECONDS
+        return False
 
     def _may_go_on(self, place: Workplace) -> bool:
         """Whether places of the run may go from item to item."""
@@ -437,12 +468,13 @@ class Worker:
     def wanted(self, waiting: Sequence[Lease]) -> list[NextItems]:
         """What follows the items that end: for places that wait, and for those free soon."""
         waits = {lease.run_id for lease in waiting}
+        soon_seconds = ahead_seconds(self._combiner.write_seconds)
         found = [
             NextItems(
                 place.run,
                 place.experiment,
                 places=0,
-                ahead=place.missing_ahead if self._may_go_on(place) else 0,
+                ahead=place.missing_ahead(soon_seconds) if self._may_go_on(place) else 0,
             )
             for place in self._places.values()
         ]
@@ -491,6 +523,7 @@ class Worker:
 
     async def _look_around(self) -> None:
         while True:
+            await self._unless_in_trouble(self._others.look())
             await asyncio.sleep(self._tick_seconds)
             await self._unless_in_trouble(self._look_at_runs())
             await self._unless_in_trouble(self._pacer.settle(self._places))

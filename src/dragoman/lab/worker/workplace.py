@@ -16,27 +16,39 @@ from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Lease
 from dragoman.lab.states import RunMode
+from dragoman.lab.worker.combiner import LINGER_SECONDS
 from dragoman.lab.worker.execution import Bench
 from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover
 from dragoman.lab.worker.taking import TakenItem
 
-AHEAD_SECONDS = 0.2
+AHEAD_SECONDS, MOST_AHEAD_SECONDS = 0.2, 0.7
 """A worker sets aside what it is going to begin within this time: long enough to write results,
 short enough that no other worker waits for an item that this one has not begun."""
 
-MOST_AHEAD = 256
+MOST_AHEAD = 384
 """Items that are set aside at most."""
+
+FIRST_ROUNDS = 3
+"""Items that are set aside for each place before any has ended; slow ones soon go back."""
 
 STALE_SECONDS = 1.0
 """What was set aside and is not begun by then goes back: calls take longer than before."""
 
 PLACE_SECONDS = 4.0
-"""How long a place goes from item to item, at least; then any worker may have it, so that new
-workers get their share. At most twice as long."""
+"""How long a place goes from item to item, at least; then a worker that has less to do may have it,
+so that new workers get their share. At most twice as long."""
 
 _LEAST_SECONDS = 1e-5
 _NEW_WEIGHT = 0.1
 """How much the latest item counts in the mean time of an item."""
+
+
+def ahead_seconds(write_seconds: float) -> float:
+    """How far ahead to set items aside, where a write takes so long.
+
+    What is set aside while one write is done has to last until the next one is.
+    """
+    return min(max(AHEAD_SECONDS, LINGER_SECONDS + 2 * write_seconds), MOST_AHEAD_SECONDS)
 
 
 class OpenBench(Protocol):
@@ -122,11 +134,15 @@ class Workplace:
             self._item_seconds += _NEW_WEIGHT * (seconds - self._item_seconds)
 
     @property
-    def missing_ahead(self) -> int:
-        """How many more items to set aside: those that are going to begin soon."""
+    def knows_item_seconds(self) -> bool:
+        """Whether an item has ended, so that it is known how long they take."""
+        return self._item_seconds is not None
+
+    def missing_ahead(self, soon_seconds: float) -> int:
+        """How many more items to set aside: those that are going to begin so soon."""
         if self._item_seconds is None:
             return 0
-        soon = self.places * AHEAD_SECONDS / max(self._item_seconds, _LEAST_SECONDS)
+        soon = self.places * soon_seconds / max(self._item_seconds, _LEAST_SECONDS)
         return max(0, min(int(soon), MOST_AHEAD) - len(self.ahead))
 
     def set_aside(self, taken: Sequence[TakenItem], now: float) -> None:
