@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import subprocess
+from itertools import permutations
 from pathlib import Path
 
 import httpx
@@ -57,8 +58,15 @@ def test_real_nodes_alone_serve_english_to_spanish_and_a_dialogue_runs_through_t
         caller = Caller(demo)
         real = caller.ask(("en", "es"), text="Good morning", wait_ms=60_000).json()
         simulated = caller.ask(("en", "fr"), text="Good morning", wait_ms=60_000).json()
+        speech = {"use_nmt": True, "use_tts": True}
+        back = caller.ask(("es", "en"), text="la casa", pipeline=speech, wait_ms=60_000).json()
         pools = {pool["pair"]: pool for pool in caller.get("/pools").json()["items"]}
         caller.close()
+        assert back["result"]["text_translated"] == "The house"
+        assert back["result"]["tts_audio"]
+        assert back["node_id"].startswith("local-")
+        assert pools["es:en"]["nodes"] == 2
+        assert "speech_to_text" not in pools["es:en"]["kinds"], "as the demo says"
         assert real["result"]["text_translated"] == "Buenos días"
         assert real["node_id"].startswith("local-")
         assert simulated["result"]["text_translated"] == "[fr, simulated] Good morning"
@@ -66,7 +74,14 @@ def test_real_nodes_alone_serve_english_to_spanish_and_a_dialogue_runs_through_t
         assert demo.process.stdout is not None
         lines = iter(demo.process.stdout.readline, "")
         assert "Real: local-1, local-2 serve en:es" in next(lines)
-        assert "Simulated: 6 nodes" in next(lines)
+        assert "They alone serve es:en too, from text" in next(lines)
+        line = next(lines)
+        assert "Simulated: 6 nodes, each between its own languages" in line
+        [between] = re.findall(r"\((.+)\)", line)
+        assert between == "en-fr-zh, de-en-fr, en-ja-zh, es-fr-zh"
+        for group in between.split(", "):
+            for source, target in permutations(group.split("-"), 2):
+                assert len(pools[f"{source}:{target}"]["kinds"]) == 4, "text and speech, both ways"
         heard = next(line for line in lines if line.startswith("real  heard"))
         spoken = next(lines)
         assert "where is the train station" in heard

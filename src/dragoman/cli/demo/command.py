@@ -111,7 +111,7 @@ def demo(
             )
             await stack.enter_async_context(running_samples(server.url))
             await stack.enter_async_context(running_dialogue(socket_url, wanted=bool(real)))
-            parties.extend(_who_is_who(real, fleet, lacking if real_nodes else None))
+            parties.extend(_who_is_who(real, fleet, spoken, lacking if real_nodes else None))
             status = asyncio.create_task(show_status([*real, *fleet], talk))
             try:
                 yield
@@ -142,20 +142,37 @@ def demo(
 
 
 def _who_is_who(
-    real: Sequence[Node], fleet: Sequence[Node], lacking: Sequence[str] | None
+    real: Sequence[Node],
+    fleet: Sequence[Node],
+    spoken: Sequence[Sequence[str]],
+    lacking: Sequence[str] | None,
 ) -> list[str]:
     """What is real and what is simulated; lacking is None where no real node is wanted."""
     lines = []
     if real:
         names = ", ".join(node.node_id or "" for node in real)
         lines.append(f"Real: {names} serve {SOURCE}:{TARGET} by {BY}, and nothing else does.")
+        lines.append(
+            f"They alone serve {TARGET}:{SOURCE} too, from text: nothing here hears {TARGET} for "
+            f"{SOURCE}."
+        )
         if fleet:
-            lines.append(f"Simulated: {len(fleet)} nodes serve every other pair, and say so.")
+            lines.append(
+                f"Simulated: {len(fleet)} nodes, each between its own languages "
+                f"({_between(spoken)}), and they say so."
+            )
         return lines
     lines.append(f"Simulated: all {len(fleet)} nodes, which neither hear, translate nor speak.")
     if lacking:
         lines.append(f"For real ones too: {'; '.join(lacking)}")
     return lines
+
+
+def _between(groups: Sequence[Sequence[str]]) -> str:
+    """The languages of nodes, without those that others have all of."""
+    known = list(dict.fromkeys(frozenset(group) for group in groups))
+    widest = [group for group in known if not any(group < other for other in known)]
+    return ", ".join("-".join(sorted(group)) for group in widest)
 
 
 def _introduce(server: Server, parties: Sequence[str]) -> None:

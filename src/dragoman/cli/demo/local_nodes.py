@@ -1,4 +1,7 @@
-"""Real nodes beside the simulated ones: they hear, translate and speak English to Spanish."""
+"""Real nodes beside the simulated ones: they hear, translate and speak English to Spanish.
+
+They also translate Spanish into English and speak it. pocketsphinx hears English alone.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ BY = "pocketsphinx, Apertium, espeak-ng"
 _LANGUAGES = {
     ServiceType.ASR: [SOURCE],
     ServiceType.NMT: [SOURCE, TARGET],
-    ServiceType.TTS: [TARGET],
+    ServiceType.TTS: [TARGET, SOURCE],
 }
 
 
