@@ -223,7 +223,14 @@ class Metrics:
 
         # --- the lab
         self.lab_items = make.counters("lab_items_total", "Experiment items that ended.", "status")
-        self.lab_runs = make.gauges("lab_runs", "Runs of experiments.", "status")
+        self.lab_runs = make.gauges(
+            "lab_runs", "Runs of experiments that have not ended, of the whole lab.", "status"
+        )
+        self.lab_runs_ended = make.counters(
+            "lab_runs_ended_total",
+            "Runs of experiments that ended, each counted where it was driven.",
+            "status",
+        )
         self.lab_zombies = make.counter(
             "lab_zombies_total", "Items taken back from a worker that went silent."
         )
@@ -235,7 +242,9 @@ class Metrics:
             "lab_fenced_writes_total", "Writes refused because the item had been taken back."
         )
         self.lab_mirror_lag = make.gauge(
-            "lab_mirror_lag_rows", "Items whose last change the columnar mirror does not have yet."
+            "lab_mirror_lag_rows",
+            "Items whose last change the columnar mirror does not have yet; above 10,000 they are "
+            "counted only while it is made.",
         )
         self.lab_item = make.histogram("lab_item_seconds", "Time of an experiment item.", _WORK)
         self.lab_refill = make.histogram(

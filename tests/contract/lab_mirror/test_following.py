@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def total_changes(store: Store) -> int:
-    return await store.read(mirroring.count_changes)
+    return await store.read(lambda c: mirroring.count_changes(c, 10_000))
 
 
 @in_a_loop

@@ -40,6 +40,7 @@ COUNTERS = [
     "scheduler_results_dropped_total{reason}",
     "scheduler_result_fields_dropped_total{field}",
     "lab_items_total{status}",
+    "lab_runs_ended_total{status}",
     "scheduler_live_samples_total{result}",
 ]
 

@@ -32,6 +32,7 @@ QUIET_ROUNDS = 5
 """After so many rounds without a change the mirror has time for itself."""
 ITEMS_IN_A_BATCH = 2_000
 KNOWN_EXPERIMENTS = 1_000
+LAG_COUNTED = 10_000
 """Of how many experiments slots are kept and changes counted; others are found anew."""
 LEASE_MS = 30_000
 LEASE_NAME = "mirror"
@@ -145,14 +146,17 @@ class Following:
         self._kicked.set()
 
     async def lag_rows(self) -> int:
-        """Items whose last change the mirror does not have yet."""
+        """Items whose last change the mirror does not have yet.
+
+        This is asked every second, so above some number they are not counted further.
+        """
 
         def count(connection: StoreConnection) -> int:
             if self._left_to_copy is not None:
                 return self._left_to_copy
             if mirroring.state(connection) is None:  # no change is noted: there is no copy yet
-                return mirroring.count_items(connection)
-            return mirroring.count_changes(connection)
+                return mirroring.count_first_items(connection, LAG_COUNTED)
+            return mirroring.count_changes(connection, LAG_COUNTED)
 
         return await self._store.read(count)
 
@@ -245,7 +249,7 @@ class Following:
         # A crash between the two writes of a flush leaves the mirror one ahead, and its changes
         # noted. Anything else is a database that was restored, or an old copy of the mirror.
         is_one_ahead = found.flush_no == noted.flush_no + 1
-        return is_one_ahead and await self._store.read(mirroring.count_changes) > 0
+        return is_one_ahead and bool(await self._store.read(lambda c: mirroring.changes(c, 1)))
 
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
         self._rebuild_wanted = False

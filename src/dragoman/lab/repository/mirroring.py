@@ -90,9 +90,10 @@ def changes(connection: StoreConnection, most: int) -> list[MirrorChange]:
     ]
 
 
-def count_changes(connection: StoreConnection) -> int:
-    """How many items the mirror lacks."""
-    number = connection.execute(sa.select(sa.func.count()).select_from(mirror_change))
+def count_changes(connection: StoreConnection, most: int) -> int:
+    """How many items the mirror lacks, counted up to so many."""
+    first = sa.select(mirror_change.c.item_id).limit(most).subquery()
+    number = connection.execute(sa.select(sa.func.count()).select_from(first))
     return int(number.scalar_one())
 
 
@@ -101,6 +102,14 @@ def count_items(connection: StoreConnection) -> int:
     shown = turn_result.c
     first = sa.select(sa.func.count()).where(shown.repetition == 0, shown.turn_no == 0)
     return int(connection.execute(first).scalar_one())
+
+
+def count_first_items(connection: StoreConnection, most: int) -> int:
+    """How many items the first so many turns have: all items, where there are no more turns."""
+    shown = turn_result.c
+    first = sa.select(shown.repetition, shown.turn_no).limit(most).subquery()
+    counted = sa.select(sa.func.count()).where(first.c.repetition == 0, first.c.turn_no == 0)
+    return int(connection.execute(counted).scalar_one())
 
 
 def is_behind(connection: StoreConnection, experiment_id: ExperimentId) -> bool:

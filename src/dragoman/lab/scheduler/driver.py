@@ -296,6 +296,7 @@ class Driver:
 
     def _tell_end(self, run: Run) -> None:
         self._queue.stops.put(run.run_id)
+        self._metrics.lab_runs_ended.labels(run.status.value).inc()
         self._log.info("lab_run_ended", run_id=run.run_id, status=run.status.value)
         self._publish(RunEnded(run.experiment_id, run.run_id, run.status))
 

@@ -12,7 +12,7 @@ from dragoman.lab.model import RunId
 from dragoman.lab.queue import Queue
 from dragoman.lab.repository import runs
 from dragoman.lab.scheduler.driver import Drive, Driver
-from dragoman.lab.states import ACTIVE, RunStatus
+from dragoman.lab.states import ACTIVE
 from dragoman.observability import Metrics, get_logger
 from dragoman.settings import LabSettings
 from dragoman.store import Store
@@ -149,8 +149,8 @@ class Scheduler:
         if now - self._counted_at < COUNT_EVERY_SECONDS:
             return
         self._counted_at = now
-        counts = await self._store.read(runs.count_by_status)
-        for status in RunStatus:
+        counts = await self._store.read(runs.count_active_by_status)
+        for status in ACTIVE:
             self._metrics.lab_runs.labels(status.value).set(counts.get(status, 0))
 
 

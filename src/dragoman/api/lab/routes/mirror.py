@@ -25,7 +25,7 @@ class MirrorView(msgspec.Struct, frozen=True):
     ready: bool
     """Whether it answers; while it does not, the database does."""
     lag_rows: int
-    """Items whose last change it does not have yet."""
+    """Items whose last change it does not have yet; above 10,000 counted only while it is made."""
 
 
 _SHOWN = {"model": shown_as("Mirror", MirrorView)}
