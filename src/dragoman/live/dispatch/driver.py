@@ -59,8 +59,10 @@ from dragoman.live.protocol import (
     JobAssign,
     JobCancel,
     JobResult,
+    Mode,
     NamedServices,
     Outcome,
+    same_language,
 )
 from dragoman.observability import get_logger
 
@@ -558,8 +560,12 @@ class JobDriver:
         else:
             if self.on_success is not None:
                 self.on_success(job)
-            if self.count_usage is not None and ending.output is not None:
-                self.count_usage(job, ending.output, now)
+            output = ending.output
+            if output is not None:
+                if output.text_translated is None and output.text_asr is None:
+                    ending = _with_own_text(job, output)
+                if self.count_usage is not None:
+                    self.count_usage(job, output, now)
         job.in_flight = True
         self._ledger.finish(job, ending, again=again, now=now, then=self._finished)
 
@@ -973,3 +979,19 @@ def _call_all(job: Job) -> None:
     waiting, job.on_placed = job.on_placed, None
     for callback in waiting or ():
         callback()
+
+
+def _with_own_text(job: Job, output: JobResult) -> Ending:
+    """The end of a job whose node answered no text: a text in its own language is its translation.
+
+    The node had nothing to do with the text, or only spoke it.
+    """
+    spec, given = job.spec, job.input
+    if (
+        given is None
+        or given.text is None
+        or spec.mode is not Mode.ONE_WAY
+        or not same_language(spec.src_lang, spec.tgt_lang)
+    ):
+        return Ending(Outcome.SUCCESS, output)
+    return Ending(Outcome.SUCCESS, msgspec.structs.replace(output, text_translated=given.text))
