@@ -315,7 +315,7 @@ def _show(result: Result, *, as_json: bool) -> None:
 
 def _show_translation(result: TranslationResult) -> None:
     if result.text_asr is not None:
-        typer.echo(f"heard       {result.text_asr}")
+        typer.echo(f"heard       {result.text_asr}".rstrip())
     typer.echo(f"{result.tgt_lang:<11} {result.text_translated or ''}".rstrip())
     times = result.scheduling
     typer.echo(
@@ -323,8 +323,9 @@ def _show_translation(result: TranslationResult) -> None:
         f" dispatch {times.dispatch_ms:.0f}, node {times.node_ms:.0f}"
         f" ({result.node_id}, attempt {times.attempts})"
     )
-    if times.speech_end_to_result_ms is not None and result.text_asr is not None:
-        typer.echo(f"speech end  {_since_speech(times)}")
+    since_speech = _since_speech(times)
+    if since_speech and result.text_asr is not None:
+        typer.echo(f"speech end  {since_speech}")
     if (result.extra or {}).get("engine") == "simulated":
         typer.echo("engine      simulated: this node neither hears, translates nor speaks")
 
