@@ -59,6 +59,12 @@ def test_conversations_reach_async_functions_with_their_history(tmp_path: Path) 
     assert [row.output["output"] for row in result.rows()] == ["A", "BB"]
 
 
+def test_one_evaluator_alone_needs_no_list(tmp_path: Path) -> None:
+    for alone, name in ((lab.exact(reference="meant"), "exact"), (short, "short")):
+        result = lab.run(dataset=ROWS, target=shout, evaluators=alone, data_dir=tmp_path)
+        assert list(result.summary.scores) == [name]
+
+
 def test_a_file_is_imported_and_found_again_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "cases.csv"
     file.write_text("said,meant\na,A\n")
@@ -91,6 +97,10 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path: Path) -> None:
         lab.run(dataset="nothing.jsonl", target=shout, data_dir=tmp_path)
     with pytest.raises(DatasetInvalid, match="line 1"):
         lab.run(dataset=tmp_path / "broken.jsonl", target=shout, data_dir=tmp_path)
+    for wrong in ("exact", {"exact": 1}, 5):
+        given: Any = wrong
+        with pytest.raises(InvalidMessage, match=r"`evaluators` is .* give a list of"):
+            lab.run(dataset=ROWS, target=shout, evaluators=given, data_dir=tmp_path)
     odd: Any = [*ROWS, {"said": object()}]
     with pytest.raises(DatasetInvalid, match="Row 3"):
         lab.run(dataset=odd, target=shout, data_dir=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.integration.lab_engine.laboratory import (
     TENANT,
     add_items,
@@ -17,7 +18,10 @@ from tests.servers import TWO_DATABASES
 from dragoman.lab.model import ExperimentSpec, JsonValue, TargetSpec, VersionId
 from dragoman.lab.plugins import Context
 from dragoman.lab.roles import EMBEDDED
+from dragoman.lab.running.embedded import in_words
+from dragoman.lab.scheduler import driver
 from dragoman.lab.states import RunStatus
+from dragoman.observability import get_logger
 
 DATABASE_KINDS = TWO_DATABASES
 
@@ -120,3 +124,18 @@ def test_a_lab_that_stops_hands_its_items_back_untried(database_url: str, calls:
 
 async def _judging(calls: str) -> bool:
     return "judge/k" in noted(calls)
+
+
+def test_what_the_driver_says_of_a_killed_run_is_a_sentence_in_any_program(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = get_logger(driver.__name__)
+    with in_words():
+        log.warning("lab_items_taken_back", run_id="r", items=1)
+        log.warning("lab_items_taken_back", run_id="r", items=2)
+    log.warning("lab_items_taken_back", run_id="r", items=2)
+    assert caplog.messages == [
+        "1 item is done again: the process at work on the run has ended.",
+        "2 items are done again: the process at work on the run has ended.",
+        "lab_items_taken_back",
+    ]

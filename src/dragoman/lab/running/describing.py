@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from dragoman.errors import InvalidMessage
 from dragoman.lab.model import EvaluatorSpec, TargetSpec
 from dragoman.lab.scoring import Smoothing, Tokenizer, UnicodeForm, Unit
 
@@ -458,6 +459,18 @@ def target_of(given: Function | str | TargetSpec) -> tuple[TargetSpec, Mapping[s
 def evaluator_of(given: Evaluator | Function) -> Evaluator:
     """The evaluator that was given; a plain function is one too."""
     return given if isinstance(given, Evaluator) else python(given)
+
+
+def evaluators_of(given: object) -> list[Evaluator]:
+    """The evaluators that were given; one alone needs no list."""
+    if isinstance(given, Evaluator) or callable(given):
+        return [evaluator_of(given)]
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise InvalidMessage(
+            f"`evaluators` is {type(given).__name__} {given!r}; give a list of evaluators and "
+            'functions, as in evaluators=[lab.exact(reference="answer")]'
+        )
+    return [evaluator_of(one) for one in given]
 
 
 def _of_kind(kind: str, name: str, weight: float, **settings: Any) -> Evaluator:

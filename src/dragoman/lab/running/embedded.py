@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -47,7 +48,7 @@ from dragoman.lab.plugins import Context, fleet_of_folder
 from dragoman.lab.repository import leases, runs
 from dragoman.lab.results import Results
 from dragoman.lab.roles import EMBEDDED
-from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
+from dragoman.lab.running.describing import Evaluator, Function, evaluators_of, target_of
 from dragoman.lab.running.progress import Quiet, notebook, shown_here
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Display, Interrupts, Reached, interrupts, watch
@@ -87,7 +88,7 @@ async def arun(
     *,
     dataset: Dataset,
     target: Function | str | TargetSpec,
-    evaluators: Sequence[Evaluator | Function] = (),
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function] = (),
     name: str | None = None,
     mapping: Mapping[str, str] | None = None,
     concurrency: int | None = None,
@@ -138,7 +139,7 @@ async def _run(
     *,
     dataset: Dataset,
     target: Function | str | TargetSpec,
-    evaluators: Sequence[Evaluator | Function],
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function],
     name: str | None,
     mapping: Mapping[str, str] | None,
     concurrency: int | None,
@@ -156,7 +157,7 @@ async def _run(
     database_url = settings.store.database_url
     await asyncio.to_thread(upgrade, database_url)
     target_spec, functions = target_of(target)
-    judges = [evaluator_of(evaluator) for evaluator in evaluators]
+    judges = evaluators_of(evaluators)
     own = {one.spec.name: one.function for one in judges if one.function is not None}
     spec = ExperimentSpec(
         name=name or _named_after(target),
@@ -179,7 +180,7 @@ async def _run(
             own_fleet=fleet_of_folder(settings.server.data_dir, settings.server.tls_cert),
         )
         bench = _Bench(store, settings.lab, context)
-        with shown_here(progress) as display:
+        with shown_here(progress) as display, in_words():
             mark = _mark(spec, {**functions, **own})
             carried_out = bench.carry_out(spec, dataset, mark, pressed, display, new=new)
             experiment_id, run_id, summary = await carried_out
@@ -195,7 +196,9 @@ async def _run(
 
 
 def score_stored(
-    result: RunResult, evaluators: Sequence[Evaluator | Function], progress: bool | None
+    result: RunResult,
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function],
+    progress: bool | None,
 ) -> RunResult:
     """Score the stored outputs of a result; `RunResult.score` says more."""
 
@@ -208,16 +211,16 @@ def score_stored(
 async def _score(
     pressed: Interrupts,
     result: RunResult,
-    evaluators: Sequence[Evaluator | Function],
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function],
     progress: bool | None,
 ) -> RunResult:
-    judges = [evaluator_of(evaluator) for evaluator in evaluators]
+    judges = evaluators_of(evaluators)
     own = {one.spec.name: one.function for one in judges if one.function is not None}
     functions = {**result.functions, **own}
     settings = load_settings(None, {}).settings
     async with await open_store(result.database_url) as store:
         bench = _Bench(store, settings.lab, Context(functions=functions, modules=str(Path.cwd())))
-        with shown_here(progress) as display:
+        with shown_here(progress) as display, in_words():
             specs = [one.spec for one in judges]
             scored = bench.score(result.experiment_id, specs, pressed, display)
             experiment_id, run_id, summary = await scored
@@ -227,6 +230,35 @@ async def _score(
             f"({experiment_id}), call score with the same evaluators."
         )
     return RunResult(result.database_url, DEFAULT_TENANT, experiment_id, run_id, summary, functions)
+
+
+_DRIVER_LOG = "dragoman.lab.scheduler.driver"
+
+
+class _InWords(logging.Filter):
+    """Says in a sentence what the lab logs while a program runs it.
+
+    A program that has set up no logging would print the bare name of the event.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.getMessage() == "lab_items_taken_back":
+            items = getattr(record, "fields", {}).get("items", 0)
+            shown = "1 item is" if items == 1 else f"{items} items are"
+            record.msg = f"{shown} done again: the process at work on the run has ended."
+            record.args = ()
+        return True
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Have what the driver logs be readable in any program."""
+    log, words = logging.getLogger(_DRIVER_LOG), _InWords()
+    log.addFilter(words)
+    try:
+        yield
+    finally:
+        log.removeFilter(words)
 
 
 class _Bench:
@@ -584,7 +616,7 @@ if TYPE_CHECKING:
         *,
         dataset: Dataset,
         target: Function | str | TargetSpec,
-        evaluators: Sequence[Evaluator | Function] = (),
+        evaluators: Evaluator | Function | Sequence[Evaluator | Function] = (),
         name: str | None = None,
         mapping: Mapping[str, str] | None = None,
         concurrency: int | None = None,

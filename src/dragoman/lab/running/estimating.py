@@ -23,7 +23,7 @@ from dragoman.lab.plane import Lab
 from dragoman.lab.plugins import Context, fleet_of_folder
 from dragoman.lab.repository import datasets
 from dragoman.lab.roles import EMBEDDED
-from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
+from dragoman.lab.running.describing import Evaluator, Function, evaluators_of, target_of
 from dragoman.lab.running.embedded import Dataset, no_dataset, rows_as_file, unreadable
 from dragoman.observability import Metrics
 from dragoman.printable import printable
@@ -52,7 +52,7 @@ async def aestimate(
     *,
     dataset: Dataset,
     target: Function | str | TargetSpec,
-    evaluators: Sequence[Evaluator | Function] = (),
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function] = (),
     mapping: Mapping[str, str] | None = None,
     concurrency: int | None = None,
     evaluator_concurrency: int | None = None,
@@ -66,7 +66,7 @@ async def aestimate(
     given by its name.
     """
     target_spec, functions = target_of(target)
-    judges = [evaluator_of(evaluator) for evaluator in evaluators]
+    judges = evaluators_of(evaluators)
     own = {one.spec.name: one.function for one in judges if one.function is not None}
     spec = ExperimentSpec(
         name="estimate",
@@ -99,7 +99,7 @@ def estimate(
     *,
     dataset: Dataset,
     target: Function | str | TargetSpec,
-    evaluators: Sequence[Evaluator | Function] = (),
+    evaluators: Evaluator | Function | Sequence[Evaluator | Function] = (),
     mapping: Mapping[str, str] | None = None,
     concurrency: int | None = None,
     evaluator_concurrency: int | None = None,

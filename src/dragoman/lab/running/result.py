@@ -112,7 +112,10 @@ class RunResult:
         return self._outside(self._read(filter, limit))
 
     def score(
-        self, evaluators: Sequence[Evaluator | Function], *, progress: bool | None = None
+        self,
+        evaluators: Evaluator | Function | Sequence[Evaluator | Function],
+        *,
+        progress: bool | None = None,
     ) -> RunResult:
         """Score the stored outputs with these evaluators, without calling the target.
 
