@@ -118,7 +118,12 @@ def redis_url(url: str) -> str:
 
 def queue_url(url: str) -> str:
     """Where the lab's hints travel: inside the process, through Redis, or through the database."""
-    return url if url in ("", "database") else redis_url(url)
+    if url in ("", "database"):
+        return url
+    if not url.startswith(tuple(f"{scheme}://" for scheme in REDIS_SCHEMES)):
+        starts = ", ".join(f"{scheme}://" for scheme in REDIS_SCHEMES)
+        raise ValueError(f'must be "", "database", or a server that starts with one of {starts}')
+    return redis_url(url)
 
 
 def http_url(url: str) -> str:
