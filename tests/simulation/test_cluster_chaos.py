@@ -19,6 +19,12 @@ def test_every_job_ends_once_and_every_slot_returns_whichever_instance_dies(seed
     schedules.run_all(run_schedule, seeds, TEST)
 
 
+@schedules.all_but_one
+@pytest.mark.parametrize("seed", [770001, 770095])
+def test_a_schedule_that_once_broke_a_law_breaks_none(seed: int) -> None:
+    schedules.run_all(run_schedule, [seed], TEST)
+
+
 @schedules.one_again
 def test_one_schedule_again() -> None:
     schedules.run_one_again(run_schedule, TEST)
