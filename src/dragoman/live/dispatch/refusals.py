@@ -87,7 +87,7 @@ def _message(kind: type[errors.DragomanError], search: Search, near: tuple[str, 
         errors.UnsupportedFeature: (
             f"No node that serves {pair} offers {', '.join(requirement.features)}."
         ),
-        errors.NoCapacity: f"Every node that could carry a {pair} job is full; try again soon.",
+        errors.NoCapacity: f"Every node that could carry a job for {pair} is full; try again soon.",
         errors.ModelNotAvailable: (
             f"The nodes that serve {pair} lack a model for the moment; try again soon."
         ),
