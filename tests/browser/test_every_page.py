@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -44,7 +45,9 @@ def ids(open_server: ServerProcess) -> Iterator[dict[str, str]]:
 def opened(console: ConsolePage, name: str, ids: dict[str, str]) -> None:
     """Open the page, and wait until everything that it asks for is there."""
     console.go(PAGES[name].path.format(**ids))
-    console.heading(PAGES[name].title.format(**ids))
+    title = PAGES[name].title.format(**ids)
+    console.heading(title)
+    expect(console.page).to_have_title(f"{title} · Dragoman")
     expect(console.page.locator(".mantine-Loader-root")).to_have_count(0)
 
 
@@ -68,6 +71,118 @@ def test_a_page_is_sound_in_both_themes_and_at_every_width_of_the_screen(
         console.page.emulate_media(color_scheme="dark")
         expect(console.page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
         assert console.accessibility_violations() == []
+
+
+OUTSIDE = """
+() => [...document.querySelectorAll("header a, header button, header select")].filter((control) => {
+  if (!control.checkVisibility() || control.matches(".skip-link")) return false;
+  const { left, right } = control.getBoundingClientRect();
+  return left < 8 || right > document.documentElement.clientWidth - 8;
+}).map((control) => control.outerHTML.slice(0, 120))
+"""
+
+
+@pytest.mark.parametrize("width", [320, 360, 640])
+def test_the_controls_in_the_head_of_a_page_are_all_in_sight(
+    browser: Browser, open_server: ServerProcess, width: int
+) -> None:
+    size = {"width": width, "height": 640}
+    with ConsolePage.opened(browser, open_server.url, viewport=size) as console:
+        console.go("/")
+        console.heading("Overview")
+        for language, title in (("zh", "总览"), ("en", "Overview")):
+            console.page.locator("header select").select_option(language)
+            console.heading(title)
+            assert console.page.evaluate(OUTSIDE) == []
+            assert console.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dialogs_are_sound_in_both_themes(
+    browser: Browser,
+    open_server: ServerProcess,
+    ids: dict[str, str],
+    scheme: Literal["light", "dark"],
+) -> None:
+    with ConsolePage.opened(browser, open_server.url, color_scheme=scheme) as console:
+        opened(console, "node", ids)
+        keyboard = console.page.keyboard
+        dialogs = {"Keys": "?", "Go to a page": "Control+k"}
+        for name, key in dialogs.items():
+            keyboard.press(key)
+            dialog = console.page.get_by_role("dialog", name=name)
+            expect(dialog).to_have_css("opacity", "1")
+            assert console.accessibility_violations() == []
+            keyboard.press("Escape")
+            expect(dialog).to_be_hidden()
+        console.page.get_by_role("button", name="Shut down").click()
+        expect(console.page.get_by_role("dialog", name="Shut down")).to_have_css("opacity", "1")
+        assert console.accessibility_violations() == []
+
+
+def test_single_keys_are_listed_and_can_be_switched_off(
+    console: ConsolePage, ids: dict[str, str]
+) -> None:
+    opened(console, "row", ids)
+    keyboard = console.page.keyboard
+    keyboard.press("?")
+    keys = console.page.get_by_role("dialog", name="Keys")
+    expect(keys.get_by_role("row").filter(has_text="Pass")).to_contain_text("p")
+    expect(keys.get_by_role("row").filter(has_text="Score")).to_contain_text("12345")
+    console.page.get_by_label("Single keys work").press("Space")
+    keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    console.page.reload()
+    opened(console, "row", ids)
+    judged = console.page.get_by_role("button", name="Pass")
+    for key in "p?":
+        keyboard.press(key)
+    keyboard.press("Control+k")
+    expect(console.page.get_by_role("textbox", name="Go to a page")).to_be_focused()
+    keyboard.type("keys")
+    keyboard.press("Enter")
+    keys.wait_for()
+    expect(judged).to_have_attribute("aria-pressed", "false")
+    console.page.get_by_label("Single keys work").press("Space")
+    keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    keyboard.press("p")
+    expect(judged).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_palette_has_every_page_and_command_and_finds_nodes_and_experiments(
+    console: ConsolePage, ids: dict[str, str]
+) -> None:
+    console.go("/alerts")
+    console.heading("Alerts")
+    keyboard = console.page.keyboard
+    html = console.page.locator("html")
+
+    def type_into_palette(words: str) -> None:
+        expect(console.page.get_by_role("dialog")).to_be_hidden()
+        keyboard.press("Control+k")
+        expect(console.page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+        keyboard.type(words)
+
+    for typed, label in (
+        ("data", "Datasets"),
+        ("new exp", "New experiment"),
+        ("compare", "Compare"),
+        ("api", "API"),
+        ("n-one", "Node n-one"),
+        ("running", "Experiment running"),
+    ):
+        type_into_palette(typed)
+        chosen = console.page.locator(".mantine-Spotlight-action[data-selected]")
+        expect(chosen).to_have_text(label)
+        keyboard.press("Enter")
+        console.heading(label.removeprefix("Experiment "))
+    type_into_palette("dark")
+    keyboard.press("Enter")
+    expect(html).to_have_attribute("data-mantine-color-scheme", "dark")
+    type_into_palette("中文")
+    keyboard.press("Enter")
+    expect(html).to_have_attribute("lang", "zh")
 
 
 def test_the_first_page_is_small_and_comes_compressed(console: ConsolePage) -> None:
@@ -122,6 +237,7 @@ def test_a_reader_can_go_everywhere_by_keyboard_alone(console: ConsolePage) -> N
 
 def choose(console: ConsolePage, typed: str, page: str) -> None:
     """Type some letters of a page's name into the palette, and go there."""
+    expect(console.page.get_by_role("textbox", name="Go to a page")).to_be_focused()
     console.page.keyboard.type(typed)
     chosen = console.page.locator(".mantine-Spotlight-action[data-selected]")
     expect(chosen).to_have_text(page)

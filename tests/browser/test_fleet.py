@@ -226,17 +226,24 @@ def test_the_console_goes_on_after_the_server_was_killed_and_started_again(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("again") / "data"
-    with ServerProcess(folder) as server, ConsolePage.opened(browser, server.url) as console:
+    phone = {"width": 360, "height": 800}
+    with (
+        ServerProcess(folder) as server,
+        ConsolePage.opened(browser, server.url, viewport=phone) as console,
+    ):
         port = server.url.rpartition(":")[2]
         console.go("/nodes")
-        status = console.page.get_by_role("status").filter(has_text="Live")
-        status.wait_for()
+        console.heading("Nodes")
+        console.page.get_by_role("table", name="Nodes").wait_for()
         server.process.kill()
         server.wait()
-        console.page.get_by_text("Connection lost").wait_for()
+        lost = console.page.get_by_role("alert").filter(has_text="Connection lost at")
+        lost.wait_for()
+        expect(console.page.locator("#main")).to_have_attribute("data-old", "true")
+        assert console.accessibility_violations() == []
         with ServerProcess(folder, "--port", port) as again:
             assert again.url == server.url
-            status.wait_for()
+            expect(lost).to_be_hidden()
             with ManualNode(again, new_pair(), node_id="n-after"):
                 console.page.get_by_role("link", name="n-after").wait_for()
         console.complaints.clear()  # the browser told of the sockets that could not be opened

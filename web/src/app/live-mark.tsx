@@ -17,7 +17,11 @@ export function LiveMark({ connection }: { connection: Connection }) {
     void navigate({ to: "/sign-in", search: { next } });
   }, [connection, navigate, next]);
   return (
-    <Text size="sm" role="status">
+    <Text
+      size="sm"
+      role="status"
+      {...(connection === "lost" && { fw: 700, c: "var(--mantine-color-error)" })}
+    >
       {connection !== "idle" && text(connection)}
     </Text>
   );

@@ -1,6 +1,7 @@
-import { Alert, Anchor, Stack, Title } from "@mantine/core";
+import { Alert, Anchor, Stack } from "@mantine/core";
 import { Link, type ErrorComponentProps } from "@tanstack/react-router";
 
+import { PageTitle } from "./page-title";
 import { useText } from "../messages/text";
 
 /** An address that no page has. */
@@ -8,7 +9,7 @@ export function NoSuchPage() {
   const text = useText();
   return (
     <Stack>
-      <Title order={1}>{text("noSuchPage")}</Title>
+      <PageTitle>{text("noSuchPage")}</PageTitle>
       <Anchor renderRoot={(props) => <Link to="/" {...props} />}>{text("toOverview")}</Anchor>
     </Stack>
   );

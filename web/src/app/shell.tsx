@@ -1,5 +1,6 @@
 import {
   ActionIcon,
+  Alert,
   Anchor,
   AppShell,
   Box,
@@ -16,8 +17,9 @@ import { useDisclosure } from "@mantine/hooks";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 
 import { signOut, useMe } from "../api/identity";
-import { useConnection } from "../live/use-fleet";
+import { useConnection, useLostAt } from "../live/use-fleet";
 import { LANGUAGES, useReading, useText, type Language } from "../messages/text";
+import { useFormats } from "./formats";
 import { LiveMark } from "./live-mark";
 import { openPalette, Palette } from "./palette";
 import { pagesFor } from "./pages";
@@ -29,6 +31,8 @@ export function Shell() {
   const [opened, { toggle, close }] = useDisclosure(false);
   const me = useMe();
   const connection = useConnection();
+  const lostAt = useLostAt();
+  const [areKeysOpen, keys] = useDisclosure(false);
   return (
     <AppShell
       header={{ height: 52 }}
@@ -36,7 +40,7 @@ export function Shell() {
       padding="md"
     >
       <AppShell.Header>
-        <Group h="100%" px="md" justify="space-between" wrap="nowrap">
+        <Group h="100%" px={{ base: "xs", xs: "md" }} gap="xs" justify="space-between" wrap="nowrap">
           <Group gap="xs" wrap="nowrap">
             <Anchor href="#main" className="skip-link">
               {text("skipToPage")}
@@ -50,12 +54,15 @@ export function Shell() {
               aria-expanded={opened}
             />
             <UnstyledButton renderRoot={(props) => <Link to="/" {...props} />}>
-              <Text fw={700}>{"Dragoman"}</Text>
+              <Text fw={700} className="wordmark">
+                {"Dragoman"}
+              </Text>
             </UnstyledButton>
           </Group>
           <Group gap="xs" wrap="nowrap">
             <Box visibleFrom="xs">
-              <LiveMark connection={connection} />
+              {/* Of a lost connection a banner tells, on every width. */}
+              <LiveMark connection={connection === "lost" ? "idle" : connection} />
             </Box>
             <ActionIcon
               variant="default"
@@ -100,13 +107,24 @@ export function Shell() {
         {me?.auth === "keys" && <SignOutLink role={me.role} tenant={me.tenant_id} />}
       </AppShell.Navbar>
       <AppShell.Main>
-        <Box id="main" tabIndex={-1}>
+        {lostAt !== null && <LostBanner at={lostAt} />}
+        <Box id="main" tabIndex={-1} mod={{ old: lostAt !== null }}>
           <Outlet />
         </Box>
       </AppShell.Main>
-      <Palette />
-      <Shortcuts />
+      <Palette openKeys={keys.open} />
+      <Shortcuts opened={areKeysOpen} open={keys.open} close={keys.close} />
     </AppShell>
+  );
+}
+
+function LostBanner({ at }: { at: string }) {
+  const text = useText();
+  const formats = useFormats();
+  return (
+    <Alert className="lost-banner" color="red" variant="filled" role="alert" mb="md">
+      {text("connectionLost", { time: formats.time(at) })}
+    </Alert>
   );
 }
 

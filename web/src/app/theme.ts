@@ -8,6 +8,10 @@ export const theme = createTheme({
     'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "PingFang SC", "Noto Sans CJK SC", sans-serif',
   cursorType: "pointer",
   defaultRadius: "sm",
+  components: {
+    // A page has one banner, and it is not the head of a dialog.
+    ModalHeader: { defaultProps: { component: "div" } },
+  },
 });
 
 export const cssVariables: CSSVariablesResolver = () => ({

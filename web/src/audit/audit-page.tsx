@@ -1,4 +1,4 @@
-import { Button, Code, Group, NativeSelect, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { Button, Code, Group, NativeSelect, Stack, Table, Text, TextInput } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -7,6 +7,7 @@ import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
+import { PageTitle } from "../app/page-title";
 import type { MessageKey } from "../messages/text";
 import { useText } from "../messages/text";
 import { auditQueryOf, NOTHING_ASKED, type AuditQuestion } from "./audit-query";
@@ -42,7 +43,7 @@ export function AuditPage() {
   });
   return (
     <Stack>
-      <Title order={1}>{text("audit")}</Title>
+      <PageTitle>{text("audit")}</PageTitle>
       <form
         onSubmit={(event) => {
           event.preventDefault();

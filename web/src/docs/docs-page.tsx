@@ -6,6 +6,7 @@ import { useState } from "react";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import {
   fieldsOf,
@@ -42,7 +43,7 @@ export function DocsPage() {
   const groups = document.data ? operationGroups(document.data, q) : [];
   return (
     <Stack>
-      <Title order={1}>{text("apiPages")}</Title>
+      <PageTitle>{text("apiPages")}</PageTitle>
       <Text>
         {text("apiHint")} <Anchor href="/openapi.json" underline="always">{"/openapi.json"}</Anchor>
       </Text>

@@ -10,6 +10,7 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import type { InstanceRow } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 
 const LETTERS = ["dead-letters"] as const;
@@ -20,7 +21,7 @@ export function ClusterPage() {
   const instances = useFleet("instances");
   return (
     <Stack>
-      <Title order={1}>{text("cluster")}</Title>
+      <PageTitle>{text("cluster")}</PageTitle>
       {instances === null ? (
         <Loading />
       ) : (

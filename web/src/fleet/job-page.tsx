@@ -11,6 +11,7 @@ import { Facts } from "../app/facts";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { attemptSpans, type Stage } from "./attempt-spans";
 import { ExplanationCard } from "./explanation-card";
@@ -42,7 +43,7 @@ export function JobPage() {
   });
   return (
     <Stack>
-      <Title order={1}>{text("jobTitle", { job: jobId })}</Title>
+      <PageTitle>{text("jobTitle", { job: jobId })}</PageTitle>
       {job.isPending && <Loading />}
       {job.error && <ProblemAlert error={job.error} />}
       {job.data && (

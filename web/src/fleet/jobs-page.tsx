@@ -1,4 +1,4 @@
-import { Anchor, Button, Group, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { Anchor, Button, Group, Stack, Table, Text, TextInput } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
@@ -7,6 +7,7 @@ import { answerOf, api } from "../api/client";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 
 /** The tenant's newest jobs, and the way to any job by its id. */
@@ -28,7 +29,7 @@ export function JobsPage() {
   const rows = jobs.data?.pages.flatMap((page) => page.items) ?? [];
   return (
     <Stack>
-      <Title order={1}>{text("jobs")}</Title>
+      <PageTitle>{text("jobs")}</PageTitle>
       <form
         onSubmit={(event) => {
           event.preventDefault();

@@ -13,6 +13,7 @@ import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { NodeHour } from "./hour-card";
 import { NodeAttempts } from "./node-attempts";
@@ -33,7 +34,7 @@ export function NodePage() {
   }, [row, nodeId]);
   return (
     <Stack>
-      <Title order={1}>{text("nodeTitle", { node: nodeId })}</Title>
+      <PageTitle>{text("nodeTitle", { node: nodeId })}</PageTitle>
       {node.isPending && <Loading />}
       {node.error && <ProblemAlert error={node.error} />}
       {node.data && <NodeFacts node={node.data} />}

@@ -1,4 +1,4 @@
-import { Group, NativeSelect, Stack, Switch, Text, TextInput, Title } from "@mantine/core";
+import { Group, NativeSelect, Stack, Switch, Text, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -9,6 +9,7 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { filteredNodes, NODE_STATES, nodeFilterOf } from "./node-filter";
 import { NodeCells } from "./node-cells";
@@ -37,7 +38,7 @@ export function NodesPage() {
   };
   return (
     <Stack>
-      <Title order={1}>{text("nodes")}</Title>
+      <PageTitle>{text("nodes")}</PageTitle>
       <Group align="end">
         <TextInput
           {...SEARCH_FIELD}

@@ -7,6 +7,7 @@ import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import type { Overview } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { ActivityChart } from "./activity-chart";
 import { FleetHour } from "./hour-card";
@@ -21,7 +22,7 @@ export function OverviewPage() {
   if (me && !me.sees.includes("stats")) return <Text>{text("nothingToSee")}</Text>;
   return (
     <Stack>
-      <Title order={1}>{text("overview")}</Title>
+      <PageTitle>{text("overview")}</PageTitle>
       {overview ? <Figures overview={overview} /> : <Loading />}
     </Stack>
   );

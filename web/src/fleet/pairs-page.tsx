@@ -1,10 +1,11 @@
-import { Anchor, Box, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Box, Stack, Table, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
 import { Loading } from "../app/loading";
 import type { PairRow } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { pairHealth, pairMatrix } from "./pair-matrix";
 
@@ -15,7 +16,7 @@ export function PairsPage() {
   const matrix = useMemo(() => (pairs ? pairMatrix(pairs.values()) : null), [pairs]);
   return (
     <Stack>
-      <Title order={1}>{text("pairs")}</Title>
+      <PageTitle>{text("pairs")}</PageTitle>
       <Text c="dimmed">{text("pairsHint")}</Text>
       {matrix === null && <Loading />}
       {matrix?.sources.length === 0 && <Text>{text("noPairs")}</Text>}

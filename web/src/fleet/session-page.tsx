@@ -11,6 +11,7 @@ import { Facts } from "../app/facts";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
 import { useSessionNews } from "./use-session-news";
@@ -48,7 +49,7 @@ export function SessionPage() {
   });
   return (
     <Stack>
-      <Title order={1}>{text("sessionTitle", { session: sessionId })}</Title>
+      <PageTitle>{text("sessionTitle", { session: sessionId })}</PageTitle>
       {(session.isPending || timeline.isPending) && <Loading />}
       {timeline.error && <ProblemAlert error={timeline.error} />}
       {isOver && timeline.data && <Text>{text("sessionOver")}</Text>}

@@ -1,4 +1,4 @@
-import { Anchor, Button, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Button, Stack, Table, Text } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
@@ -9,6 +9,7 @@ import { ConfirmedAction } from "../app/confirmed-action";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
 import { useSessionNews } from "./use-session-news";
@@ -35,7 +36,7 @@ export function SessionsPage() {
   const rows = sessions.data?.pages.flatMap((page) => page.items) ?? [];
   return (
     <Stack>
-      <Title order={1}>{text("sessions")}</Title>
+      <PageTitle>{text("sessions")}</PageTitle>
       {sessions.isPending && <Loading />}
       {sessions.error && <ProblemAlert error={sessions.error} />}
       {sessions.data && rows.length === 0 && <Text>{text("noSessions")}</Text>}

@@ -1,11 +1,11 @@
 import { Button, Card, Group, Kbd, NativeSelect, Stack, Text, Textarea, Title } from "@mantine/core";
-import { useHotkeys } from "@mantine/hooks";
 import { useMutation } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 
 import { answerOf, api } from "../api/client";
 import { useMe } from "../api/identity";
 import { queryClient } from "../api/queries";
+import { usePageKeys } from "../app/page-keys";
 import { ProblemAlert } from "../app/page-problems";
 import { useText } from "../messages/text";
 import { scoreNames } from "./row-fields";
@@ -65,11 +65,15 @@ export function AnnotateCard({ experiment, row, judged, onJudge }: AnnotateCardP
   const say = (more: Said) => () => {
     saying.mutate(more);
   };
-  useHotkeys([
-    ["p", say({ label: "pass" })],
-    ["f", say({ label: "fail" })],
-    ["c", () => field.current?.focus()],
-    ...SCORES.map((score): [string, () => void] => [String(score), say({ score })]),
+  usePageKeys([
+    { key: "p", meaning: "pass", act: say({ label: "pass" }) },
+    { key: "f", meaning: "fail", act: say({ label: "fail" }) },
+    ...SCORES.map((score) => ({
+      key: String(score),
+      meaning: "score" as const,
+      act: say({ score }),
+    })),
+    { key: "c", meaning: "correctionWithKey", act: () => field.current?.focus() },
   ]);
   return (
     <Card withBorder>

@@ -1,4 +1,4 @@
-import { Button, Group, MultiSelect, Select, Stack, Text, Title } from "@mantine/core";
+import { Button, Group, MultiSelect, Select, Stack, Text } from "@mantine/core";
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 
@@ -6,6 +6,7 @@ import { answerOf, api, problemOf } from "../api/client";
 import { saveFile } from "../app/save-file";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { ComparedRows } from "./compared-rows";
 import { ComparedScores } from "./compared-scores";
@@ -23,7 +24,7 @@ export function ComparePage() {
   const others = othersOf(search);
   return (
     <Stack>
-      <Title order={1}>{text("compare")}</Title>
+      <PageTitle>{text("compare")}</PageTitle>
       <LabNavigation />
       <Choice />
       {search.baseline === undefined || others.length === 0 ? (

@@ -9,6 +9,7 @@ import { ConfirmedAction } from "../app/confirmed-action";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { DatasetDifference } from "./dataset-difference";
 import { datasetKey, datasetQuery } from "./dataset-query";
@@ -50,9 +51,7 @@ function Shown({ dataset }: { dataset: Dataset }) {
   };
   return (
     <Stack>
-      <Title order={1} className="fact">
-        {dataset.name}
-      </Title>
+      <PageTitle>{dataset.name}</PageTitle>
       <LabNavigation />
       {versions.error && <ProblemAlert error={versions.error} />}
       <Group align="end">

@@ -1,4 +1,4 @@
-import { Anchor, Button, Code, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Button, Code, Stack, Table, Text } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 
@@ -7,6 +7,7 @@ import { useMayAct } from "../api/identity";
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { LabNavigation } from "./lab-navigation";
 import { UploadForm } from "./upload-form";
@@ -31,7 +32,7 @@ export function DatasetsPage() {
   const rows = datasets.data?.pages.flatMap((page) => page.items) ?? [];
   return (
     <Stack>
-      <Title order={1}>{text("datasets")}</Title>
+      <PageTitle>{text("datasets")}</PageTitle>
       <LabNavigation />
       {mayAct && (
         <UploadForm

@@ -1,4 +1,4 @@
-import { Anchor, Group, Stack, Title } from "@mantine/core";
+import { Anchor, Group, Stack } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
@@ -6,6 +6,7 @@ import { answerOf, api } from "../api/client";
 import { LiveMark } from "../app/live-mark";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { ExperimentActions } from "./experiment-actions";
 import { ExperimentFacts } from "./experiment-facts";
@@ -38,9 +39,7 @@ function Shown({ experiment }: { experiment: Experiment }) {
   return (
     <Stack>
       <Group justify="space-between">
-        <Title order={1} className="fact">
-          {experiment.name}
-        </Title>
+        <PageTitle>{experiment.name}</PageTitle>
         <LiveMark connection={live.connection} />
       </Group>
       <LabNavigation />

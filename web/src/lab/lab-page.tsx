@@ -1,4 +1,4 @@
-import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
+import { Button, Code, Group, Stack, Text } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -7,6 +7,7 @@ import { LiveMark } from "../app/live-mark";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useWatched } from "../live/use-watched";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { listAfter, type ExperimentList } from "./experiment-list";
 import { ExperimentTable } from "./experiment-table";
@@ -29,7 +30,7 @@ export function LabPage() {
   return (
     <Stack>
       <Group justify="space-between">
-        <Title order={1}>{text("lab")}</Title>
+        <PageTitle>{text("lab")}</PageTitle>
         <LiveMark connection={connection} />
       </Group>
       <LabNavigation />

@@ -18,6 +18,7 @@ import { useState } from "react";
 import { answerOf, api } from "../api/client";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { columnNames } from "./datasets-page";
 import { DryRun } from "./dry-run";
@@ -67,7 +68,7 @@ export function NewExperimentPage() {
   ];
   return (
     <Stack>
-      <Title order={1}>{text("newExperiment")}</Title>
+      <PageTitle>{text("newExperiment")}</PageTitle>
       <LabNavigation />
       <Stepper
         active={step}

@@ -1,12 +1,13 @@
-import { Anchor, Button, Group, SegmentedControl, Stack, Title } from "@mantine/core";
-import { useHotkeys } from "@mantine/hooks";
+import { Anchor, Button, Group, SegmentedControl, Stack } from "@mantine/core";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { useMayAct } from "../api/identity";
 import { Loading } from "../app/loading";
+import { usePageKeys } from "../app/page-keys";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { AnnotateCard } from "./annotate-card";
 import { experimentQuery } from "./experiment-query";
@@ -49,9 +50,7 @@ function Shown({ experiment, turns, turn, itemId }: ShownProps) {
   const params = { experimentId: experiment.experiment_id };
   return (
     <Stack>
-      <Title order={1} className="fact">
-        {text("rowTitle", { item: itemId })}
-      </Title>
+      <PageTitle>{text("rowTitle", { item: itemId })}</PageTitle>
       <LabNavigation />
       <Group>
         <Anchor
@@ -135,9 +134,9 @@ function Neighbours({ experimentId, itemId }: { experimentId: string; itemId: st
         void list.fetchNextPage();
       }
     : go(after);
-  useHotkeys([
-    ["k", go(before)],
-    ["j", goOn],
+  usePageKeys([
+    { key: "k", meaning: "rowBefore", act: go(before) },
+    { key: "j", meaning: "rowAfter", act: goOn },
   ]);
   return (
     <Group gap="xs">

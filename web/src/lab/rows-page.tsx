@@ -1,10 +1,11 @@
-import { Anchor, Group, NativeSelect, Stack, Text, Title } from "@mantine/core";
+import { Anchor, Group, NativeSelect, Stack, Text } from "@mantine/core";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 
 import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { experimentQuery } from "./experiment-query";
 import { kindsIn } from "./condition-value";
@@ -48,9 +49,7 @@ function Rows({ experiment }: { experiment: Experiment }) {
   };
   return (
     <Stack>
-      <Title order={1} className="fact">
-        {text("rowsOf", { name: experiment.name })}
-      </Title>
+      <PageTitle>{text("rowsOf", { name: experiment.name })}</PageTitle>
       <LabNavigation />
       <Anchor
         renderRoot={(props) => (

@@ -14,6 +14,8 @@ const LONGEST_PAUSE_MS = 10_000;
 class ConsoleSocket {
   state: FleetState = NOTHING_KNOWN;
   connection: Connection = "idle";
+  /** When the connection was lost, until it is there again. */
+  lostAt: string | null = null;
   private readonly watched = new Map<Topic, number>();
   private readonly listeners = new Set<() => void>();
   private socket: WebSocket | null = null;
@@ -72,7 +74,8 @@ class ConsoleSocket {
   }
 
   private open(): void {
-    this.become("connecting");
+    // It stays lost until it is live again, however often it is tried.
+    if (this.connection !== "lost") this.become("connecting");
     const address = new URL("/ws/console", location.href);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
@@ -106,7 +109,9 @@ class ConsoleSocket {
   private close(): void {
     const socket = this.socket;
     this.socket = null;
-    socket?.close();
+    // A browser complains of one that is closed before it was open.
+    if (socket?.readyState === WebSocket.CONNECTING) socket.onopen = () => { socket.close(); };
+    else socket?.close();
   }
 
   private sendWatch(socket: WebSocket): void {
@@ -125,6 +130,7 @@ class ConsoleSocket {
   private become(connection: Connection): void {
     if (connection === this.connection) return;
     this.connection = connection;
+    this.lostAt = connection === "lost" ? new Date().toISOString() : null;
     this.tell();
   }
 

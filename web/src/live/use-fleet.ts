@@ -9,6 +9,11 @@ export function useFleet<T extends Exclude<keyof FleetState, "cursors">>(topic: 
   return useSyncExternalStore(consoleSocket.subscribe, () => consoleSocket.state[topic]);
 }
 
+/** Since when the page shows what was; null while it does not. */
+export function useLostAt(): string | null {
+  return useSyncExternalStore(consoleSocket.subscribe, () => consoleSocket.lostAt);
+}
+
 /** Whether what the page shows is live. */
 export function useConnection(): Connection {
   return useSyncExternalStore(consoleSocket.subscribe, () => consoleSocket.connection);

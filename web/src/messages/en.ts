@@ -278,7 +278,7 @@ export const en = {
   pairs: "Language pairs",
   pairsHint: "Free slots / slots of ready nodes. A pair leads to its nodes.",
   palette: "Go to a page",
-  paletteHint: "Name of a page",
+  paletteHint: "A page, a command, a node or an experiment",
   parameters: "Parameters",
   pass: "Pass",
   passRate: "Passed: {share}",

@@ -273,7 +273,7 @@ export const zh: Messages = {
   pairs: "语言对",
   pairsHint: "空闲槽位 / 就绪节点的槽位。点击语言对查看其节点。",
   palette: "前往页面",
-  paletteHint: "页面名称",
+  paletteHint: "页面、命令、节点或实验的名称",
   parameters: "参数",
   pass: "通过",
   passRate: "通过率：{share}",

@@ -9,6 +9,7 @@ import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { runbookEntries, type RunbookBlock } from "./runbook";
 
@@ -31,7 +32,7 @@ export function AlertsPage() {
   const items = alerts.data?.items ?? [];
   return (
     <Stack>
-      <Title order={1}>{text("alerts")}</Title>
+      <PageTitle>{text("alerts")}</PageTitle>
       {alerts.isPending && <Loading />}
       {alerts.error && <ProblemAlert error={alerts.error} />}
       {alerts.data && items.length === 0 && (

@@ -1,4 +1,4 @@
-import { Code, Group, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
+import { Code, Group, Stack, Switch, Table, Text, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 
@@ -7,6 +7,7 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
 import { useFormats } from "../app/formats";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { filteredSettings, type SettingsSearch } from "./settings-search";
 
@@ -29,7 +30,7 @@ export function SettingsPage() {
   };
   return (
     <Stack>
-      <Title order={1}>{text("settings")}</Title>
+      <PageTitle>{text("settings")}</PageTitle>
       {settings.isPending && <Loading />}
       {settings.error && <ProblemAlert error={settings.error} />}
       {settings.data && (

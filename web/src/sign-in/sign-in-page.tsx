@@ -1,10 +1,11 @@
-import { Alert, Button, Card, Center, PasswordInput, Stack, Text, Title } from "@mantine/core";
+import { Alert, Button, Card, Center, PasswordInput, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { answerOf, api } from "../api/client";
 import { signIn } from "../api/identity";
+import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 
 const route = getRouteApi("/sign-in");
@@ -35,7 +36,7 @@ export function SignInPage() {
           }}
         >
           <Stack>
-            <Title order={1}>{text("signIn")}</Title>
+            <PageTitle>{text("signIn")}</PageTitle>
             <Text c="dimmed" size="sm">
               {text("signInHint")}
             </Text>

@@ -2,6 +2,7 @@ import { Group, NativeSelect, Stack, Switch, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
+import { useDocumentTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { hasMicrophone } from "./microphone";
 import { OnePerson } from "./one-person";
@@ -24,6 +25,7 @@ const route = getRouteApi("/shell/talk");
 /** Speak or write, and read and hear it in other languages; alone, or two people face to face. */
 export function TalkPage() {
   const text = useText();
+  useDocumentTitle(text("talk"));
   const search = route.useSearch();
   const { people, pauses = "browser" } = search;
   const navigate = route.useNavigate();
