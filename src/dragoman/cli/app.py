@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dragoman.cli.importing import keep_what_was_imported, no_search_for_cycles
 from dragoman.errors import DragomanError, SettingsError
@@ -162,6 +163,7 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     The overview lists the others by their summary, which keeps ``--help`` fast.
     """
     app = typer.Typer(
+        cls=_Commands,
         help="One scheduler for live speech translation and for the experiments that improve it.",
         add_completion=True,
         no_args_is_help=True,
@@ -177,6 +179,52 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
         else:
             app.command(command.name, help=command.summary)(_not_asked_for)
     return app
+
+
+class _Commands(TyperGroup):
+    """Says what is wrong with an option in words of its own, and not in those of a library."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as refused:
+            words = _what_it_must_be(refused.__cause__)
+            if words is not None:
+                refused.message = words
+            raise
+
+
+_MUST_BE: Mapping[str, str] = {
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+}
+"""What an option must be, by the kind of pydantic error, filled from the error's own context."""
+
+
+def _what_it_must_be(cause: BaseException | None) -> str | None:
+    """What is wrong with an option; None where the words of the error are good."""
+    # Imported only where something is wrong: the overview is fast without it.
+    from pydantic import ValidationError
+
+    if not isinstance(cause, ValidationError):
+        return None
+    detail = cause.errors(include_url=False)[0]
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
+    template = _MUST_BE.get(detail["type"])
+    if template is None:
+        return None
+    bounds = {
+        name: f"{bound:g}" if isinstance(bound, float) else bound
+        for name, bound in detail.get("ctx", {}).items()
+    }
+    return f"{str(detail['input'])!r} {template.format_map(bounds)}."
 
 
 def _first_word(words: Sequence[str]) -> str | None:

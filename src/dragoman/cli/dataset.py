@@ -15,7 +15,7 @@ from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, 
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.files import format_of
 from dragoman.cli.lab.import_progress import told_on
-from dragoman.cli.showing import JsonOption, print_json, print_table, say
+from dragoman.cli.showing import JsonOption, counted, print_json, print_table, say
 from dragoman.lab.library import DatasetFile
 
 app = typer.Typer(
@@ -85,13 +85,14 @@ def import_command(
             print_json(made)
         elif made.created:
             say(
-                f"Imported {made.items} items as version {made.version} of {name!r} "
+                f"Imported {counted(made.items, 'item')} as version {made.version} of {name!r} "
                 f"({made.version_id})."
             )
         else:
             say(
-                f"Nothing was imported: version {made.version} of {name!r} already has these "
-                f"{made.items} items ({made.version_id})."
+                f"Nothing was imported: version {made.version} of {name!r} already has "
+                f"{'this' if made.items == 1 else 'these'} {counted(made.items, 'item')} "
+                f"({made.version_id})."
             )
 
     with_lab(Way(url, data_dir, token, new=True), work)

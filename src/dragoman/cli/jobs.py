@@ -8,7 +8,7 @@ import typer
 
 from dragoman.cli.listed import Listed, View
 from dragoman.cli.server_client import DataDirOption, TokenOption, UrlOption
-from dragoman.cli.showing import JsonOption, print_json
+from dragoman.cli.showing import JsonOption, counted, print_json
 
 app = typer.Typer(name="jobs", help="List, show, explain and cancel jobs.", no_args_is_help=True)
 
@@ -83,7 +83,8 @@ def explain_command(
     waiting = found.get("waiting")
     if waiting:
         why = f": {waiting['message']}" if waiting.get("message") else ""
-        typer.echo(f"It waits for {waiting['pool']}, with {waiting['in_line']} jobs in line{why}")
+        in_line = counted(waiting["in_line"], "job")
+        typer.echo(f"It waits for {waiting['pool']}, with {in_line} in line{why}")
     elif not found["attempts"]:
         typer.echo("The scheduler has not looked for a node yet.")
 

@@ -115,6 +115,8 @@ def say(
         raise typer.BadParameter(
             "give either a FILE.wav, or --text, or --microphone", param_hint="FILE.wav"
         )
+    if text == "":
+        raise typer.BadParameter("there is nothing to say; give a text", param_hint="--text")
     if device is not None and not microphone:
         raise typer.BadParameter("only --microphone records", param_hint="--device")
     if out is not None and speech is False:

@@ -96,8 +96,8 @@ class ServerClient:
             ) from error
         except httpx.TransportError as error:
             raise DependencyDown(
-                f"No server answers at {self._url} ({type(error).__name__}); is it running? Name "
-                "another with --url or --data-dir."
+                f"No server answers at {self._url}: {_cause(error)}; is it running? Name another "
+                "with --url or --data-dir."
             ) from error
         if answer.is_error:
             raise _problem_in(answer)
@@ -152,6 +152,13 @@ def running_server(data_dir: Path | None) -> str:
     if data_dir is not None:
         raise NotFound(f"No server runs on the data folder {folder}; name a server with --url.")
     return DEFAULT_URL
+
+
+def _cause(error: httpx.TransportError) -> str:
+    """Why there is no answer, in words for the person who typed the command."""
+    if isinstance(error, httpx.TimeoutException):
+        return "it took too long"
+    return str(error).rstrip(".") or "the connection was lost"
 
 
 class _Problem(msgspec.Struct):

@@ -24,6 +24,11 @@ _PIPE_WIDTH = 400
 """The width where there is no terminal: ids and sentences stay on one line."""
 
 
+def counted(number: int, noun: str) -> str:
+    """How many there are: ``1 job``, ``2 jobs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text that may hold what others wrote: no character of it steers the terminal."""
     typer.echo(printable(text), err=err, nl=nl)

@@ -24,6 +24,41 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["keys", "create", "--role", "king"], "'king' is not one of 'node', 'client',"),
+        (["jobs", "list", "--limit", "0"], "'--limit': '0' must be at least 1."),
+        (["jobs", "list", "--limit", "many"], "'--limit': 'many' must be a whole number."),
+        (["node", "--slots", "0"], "'--slots': '0' must be at least 1."),
+        (["demo", "--seconds", "-1"], "'--seconds': '-1' must be at least 0."),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_told_in_words_of_the_program(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    written = capsys.readouterr().err
+    assert says in written
+    assert "Value error" not in written
+    assert "Input should" not in written
+
+
+def test_a_server_that_is_not_there_is_told_without_the_name_of_an_exception(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["nodes", "list", "--url", "http://127.0.0.1:1"]) == 1
+    written = capsys.readouterr().err
+    assert "No server answers at http://127.0.0.1:1: All connection attempts failed; is" in written
+    assert "ConnectError" not in written
+
+
+def test_a_text_of_nothing_is_told_by_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["say", "--text", "", "--from", "en", "--to", "es"]) == 2
+    assert "--text: there is nothing to say; give a text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (["--help"], 0),
