@@ -139,6 +139,11 @@ def test_two_people_answer_each_other_across_one_phone(
         far = console.page.get_by_role("region", name="Person 2")
         assert "matrix(-1, 0, 0, -1" in far.evaluate("half => getComputedStyle(half).transform")
         assert near.evaluate("half => getComputedStyle(half).transform") == "none"
+        for half in (near, far):
+            meter = half.locator(".mantine-Progress-root").bounding_box()
+            assert meter is not None
+            assert meter["width"] >= 40
+            assert meter["height"] > 0
 
         near.get_by_label("Write").fill("good morning <i>there</i>")
         near.get_by_role("button", name="Send").click()

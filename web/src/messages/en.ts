@@ -260,7 +260,7 @@ export const en = {
   oneOfThem: "One of them",
   onlyGiven: "Only those that were set",
   open: "Open",
-  openingMicrophone: "Opening the microphone",
+  openingMicrophone: "Opening…",
   orderOfDataset: "Order of the dataset",
   outcome: "Outcome",
   outcome_infrastructure: "Infrastructure failed",

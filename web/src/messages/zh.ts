@@ -256,7 +256,7 @@ export const zh: Messages = {
   oneOfThem: "其中之一",
   onlyGiven: "只显示已设置的",
   open: "打开",
-  openingMicrophone: "正在打开麦克风",
+  openingMicrophone: "正在打开…",
   orderOfDataset: "数据集顺序",
   outcome: "结果",
   outcome_infrastructure: "基础设施故障",

@@ -19,7 +19,8 @@ export function LanguageInput({ label, value, onChange, suggestions }: LanguageP
     <>
       <TextInput
         label={label}
-        w={180}
+        flex="0 1 180px"
+        miw={90}
         required
         list={listId}
         description={languageName(value, reader)}

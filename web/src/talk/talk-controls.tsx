@@ -36,7 +36,7 @@ export function MicrophoneControl({ view, disabled, onToggle }: MicrophoneProps)
       >
         {text(MICROPHONE_LABELS[microphone])}
       </Button>
-      <Progress flex={1} maw={160} value={level * 400} aria-label={text("level")} />
+      <Progress flex={1} miw={40} maw={160} value={level * 400} aria-label={text("level")} />
     </Group>
   );
 }

@@ -89,14 +89,16 @@ function Half({ who, lang, setLang, own, other, lines, disabled, suggested }: Ha
           suggestions={suggested}
         />
         {hasMicrophone() && (
-          <MicrophoneControl
-            view={own.view}
-            disabled={disabled}
-            onToggle={() => {
-              // Both would hear each other: the one who begins to speak has the microphone.
-              void other.stopListening().then(() => own.begun().toggleMicrophone());
-            }}
-          />
+          <div className="talk-half-microphone">
+            <MicrophoneControl
+              view={own.view}
+              disabled={disabled}
+              onToggle={() => {
+                // Both would hear each other: the one who begins to speak has the microphone.
+                void other.stopListening().then(() => own.begun().toggleMicrophone());
+              }}
+            />
+          </div>
         )}
       </div>
       <WriteForm
