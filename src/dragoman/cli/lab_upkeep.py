@@ -17,11 +17,11 @@ from dragoman.cli.db import ConfigOption, settings_for
 from dragoman.cli.db import DataDirOption as DataFolderOption
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
+from dragoman.cli.showing import JsonOption, counted, print_facts, print_json, print_table
 from dragoman.ids import TenantId
 from dragoman.lab.budgets import Quota
 from dragoman.lab.experiments import quota_of
-from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
+from dragoman.lab.pruning import EndedExperiment, Expired, Retention, expire, prune, surplus
 from dragoman.lab.repository import quotas, runs, spending
 from dragoman.settings import LabSettings
 from dragoman.store import SchemaStatus, StoreConnection, check, open_store, upgrade
@@ -165,7 +165,8 @@ def prune_command(
             "--older-than-days",
             metavar="N",
             min=0,
-            help="Remove experiments that ended longer ago.  [default: lab.retention_days]",
+            help="Remove experiments that ended longer ago, and old runs and items of those that "
+            "never end.  [default: lab.retention_days]",
         ),
     ] = None,
     keep: Annotated[
@@ -188,7 +189,8 @@ def prune_command(
     """Remove experiments that have ended, with their results; a server may run meanwhile.
 
     Datasets stay, and so does what a tenant has used up. An experiment that runs, or that starts
-    again by a clock, is never removed.
+    again by a clock, is never removed: with an age it loses its runs that ended longer ago, and
+    items that were added to it and done longer ago.
     """
     settings = settings_for(config, data_dir)
     retention = Retention(
@@ -200,19 +202,33 @@ def prune_command(
             "Nothing says what to remove: give --older-than-days or --keep, or set "
             "lab.retention_days or lab.retention_experiments."
         )
-    found = asyncio.run(_prune(settings.store.database_url, retention, dry_run=dry_run))
+    found, old = asyncio.run(_prune(settings.store.database_url, retention, dry_run=dry_run))
     shown = [_shown(one) for one in found]
+    expired = [msgspec.structs.asdict(one) for one in old]
     if as_json:
-        print_json({"dry_run": dry_run, "experiments": shown})
+        print_json({"dry_run": dry_run, "experiments": shown, "of_never_ending": expired})
         return
-    print_table(
-        ("id", "tenant", "name", "ended"),
-        (list(one.values()) for one in shown),
-        empty="There is nothing to remove.",
-    )
+    if shown or not expired:
+        print_table(
+            ("id", "tenant", "name", "ended"),
+            (list(one.values()) for one in shown),
+            empty="There is nothing to remove.",
+        )
+    if expired:
+        print_table(
+            ("id", "tenant", "name", "old runs", "old items"),
+            ([str(value) for value in one.values()] for one in expired),
+            empty="",
+        )
+    done = "would be removed" if dry_run else "removed"
     if shown:
-        done = "would be removed" if dry_run else "removed"
-        typer.echo(f"{len(shown)} experiment{'' if len(shown) == 1 else 's'} {done}.")
+        typer.echo(f"{counted(len(shown), 'experiment')} {done}.")
+    if expired:
+        runs_found, items_found = (sum(getattr(one, of) for one in old) for of in ("runs", "items"))
+        typer.echo(
+            f"{counted(runs_found, 'old run')} and {counted(items_found, 'old item')} of "
+            f"experiments that never end {done}."
+        )
 
 
 @app.command("quota")
@@ -317,12 +333,31 @@ def _usage(
 
 async def _prune(
     database_url: str, retention: Retention, *, dry_run: bool
-) -> list[EndedExperiment]:
+) -> tuple[list[EndedExperiment], list[Expired]]:
     if check(database_url).state is SchemaStatus.EMPTY:
-        return []  # no server has run on it yet
+        return [], []  # no server has run on it yet
     async with await open_store(database_url) as store:
         found = surplus(store, retention) if dry_run else prune(store, retention, _note_removal)
-        return [one async for one in found]
+        removed = [one async for one in found]
+        expired = [one async for one in expire(store, retention, dry_run=dry_run)]
+        for one in () if dry_run else expired:
+            await store.write(lambda c: _note_expiry(c, one))  # noqa: B023
+        return removed, expired
+
+
+def _note_expiry(connection: StoreConnection, one: Expired) -> None:
+    insert_entry(
+        connection,
+        entry_of(
+            "experiment.prune",
+            subject=one.experiment_id,
+            tenant=one.tenant,
+            by="lab prune",
+            name=one.name,
+            runs=one.runs,
+            items=one.items,
+        ),
+    )
 
 
 def _note_removal(connection: StoreConnection, one: EndedExperiment) -> None:

@@ -11,7 +11,7 @@ from dragoman.errors import StoreError
 from dragoman.lab.audio import AudioFolder
 from dragoman.lab.model import VersionId
 from dragoman.lab.owners import is_gone, this_process
-from dragoman.lab.pruning import Retention, prune
+from dragoman.lab.pruning import Retention, expire, prune
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.lab.response_cache import trim_answers
@@ -122,7 +122,7 @@ class Cleaner:
             self._trimmed_at = now
 
     async def _prune(self) -> None:
-        """Remove the experiments that the settings do not keep."""
+        """Remove what the settings do not keep, of experiments that are over and of others."""
         settings = self._settings
         retention = Retention(settings.retention_days, settings.retention_experiments)
         if retention.is_unlimited:
@@ -130,6 +130,13 @@ class Cleaner:
         removed = [one async for one in prune(self._store, retention)]
         if removed:
             self._log.info("lab_experiments_pruned", experiments=len(removed))
+        async for one in expire(self._store, retention):
+            self._log.info(
+                "lab_results_expired",
+                experiment_id=one.experiment_id,
+                runs=one.runs,
+                items=one.items,
+            )
 
     async def _free_audio(self, folder: AudioFolder) -> None:
         """Remove the audio of imports that are over, and of versions that are gone."""

@@ -44,7 +44,7 @@ COLUMNS = ("source", OUTPUT, "src_lang", "tgt_lang", "pair", "job_id", "latency_
 
 NOT_IN_THE_LAB = (
     "The lab does not have it: it is on its way there, or it was left out because too many jobs "
-    "waited, or an earlier experiment has it."
+    "waited, or it was removed by its age, or an earlier experiment has it."
 )
 """What the lab says of a job that it cannot tell more of."""
 

@@ -418,7 +418,9 @@ class LabSettings(Section):
     retention_days: CountOrZero = Field(
         default=0,
         description="How long an experiment is kept after it ended, in days; then the lab removes "
-        "it with all its results; 0: for ever. `dragoman lab prune` does it by hand.",
+        "it with all its results; 0: for ever. Of an experiment that never ends, runs that ended "
+        "longer ago are removed, and items that were added and done longer ago. `dragoman lab "
+        "prune` does it by hand.",
     )
     retention_experiments: CountOrZero = Field(
         default=0,

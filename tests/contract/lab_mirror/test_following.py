@@ -40,7 +40,7 @@ from dragoman.lab.mirror import (
 )
 from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
-from dragoman.lab.repository import mirroring
+from dragoman.lab.repository import expiring, mirroring
 from dragoman.lab.results import GroupedAggregates, Outcomes, Results
 from dragoman.store import Store, StoreConnection, open_store
 
@@ -97,6 +97,18 @@ async def test_a_deleted_experiment_leaves_the_mirror(database_url: str, mirror_
         assert contents_of(mirror, gone) == {}
         assert mirror_query(mirror, f"SELECT * FROM lab_slot WHERE experiment_id = '{gone}'") == []
         await agree(at.store, following, stays)
+
+
+@in_a_loop
+async def test_items_that_are_removed_leave_the_mirror(database_url: str, mirror_url: str) -> None:
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(5)
+        added = await at.add_items(experiment_id, 3)
+        before = contents_of(await ready(following, experiment_id), experiment_id)
+        await at.store.write(lambda c: expiring.remove_shown(c, experiment_id, added[:2]))
+        await agree(at.store, following, experiment_id)
+        after = contents_of(await ready(following, experiment_id), experiment_id)
+        assert 0 < len(after) < len(before)
 
 
 @in_a_loop

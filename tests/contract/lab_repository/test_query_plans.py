@@ -46,6 +46,7 @@ from dragoman.lab.repository import (
     dispatching,
     ending,
     experiments,
+    expiring,
     giving_up,
     hours,
     items,
@@ -145,6 +146,19 @@ ON_A_TIMER: dict[str, Call] = {
     "changes": lambda c, run, ids: mirroring.is_behind(c, EXPERIMENT),
     "cross out": lambda c, run, ids: c.execute(
         mirroring._CROSS_OUT, {"experiment": EXPERIMENT, "change": 1, "item_ids": '["a"]'}
+    ),
+    "what never ends": lambda c, run, ids: expiring.never_ending(c),
+    "what is old of it": lambda c, run, ids: [
+        (
+            expiring.takes_items(c, found),
+            expiring.old_runs(c, found, 5),
+            expiring.old_items(c, found, 5, "", 10),
+        )
+        for found in [experiments.find_experiment(c, EXPERIMENT)]
+        if found is not None
+    ],
+    "remove old items": lambda c, run, ids: expiring.remove_own_items(
+        c, EXPERIMENT, run.run_id, ids[6:8], 1 << 50
     ),
     "lag of a mirror": lambda c, run, ids: mirroring.count_changes(c, 10),
     "lag without a mirror": lambda c, run, ids: mirroring.count_first_items(c, 10),
@@ -302,6 +316,7 @@ _NAMED_ROWS = "test_rows_that_are_named_are_found_one_by_one has its statements.
 _TAKEN = "It finds what the few items that a worker took have, by their keys."
 _LEASES = "The table of leases has a row for each thing that is going on."
 _OF_ONE = "It reads what one experiment has, by the statements of rows and aggregates above."
+_DELETES_RUN = "It changes rows of one run, by their keys."
 _DELETES = "test_deleting_an_experiment_reads_nothing_of_others goes through it."
 
 ELSEWHERE: dict[str, str] = {
@@ -319,6 +334,7 @@ ELSEWHERE: dict[str, str] = {
     "ending.keep_aggregates": _INSERTS,
     "experiments.delete_experiment": _DELETES,
     "experiments.insert_experiment": _INSERTS,
+    "expiring.drop_run": _DELETES_RUN,
     "items.give_back": _NAMED_ROWS,
     "items.renew": _NAMED_ROWS,
     "journaling.write_entries": _NAMED_ROWS,
@@ -342,6 +358,7 @@ ELSEWHERE: dict[str, str] = {
     "reusing.with_failures": _TAKEN,
     "runs.insert_run": _INSERTS,
     "usage.keep_usage_of_deleted": _DELETES,
+    "usage.keep_usage_of_run": _DELETES_RUN,
     "workers.forget": "The table of workers has a row for each.",
 }
 """Functions of the repository that no call above reaches, each with the reason."""

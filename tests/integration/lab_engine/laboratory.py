@@ -147,7 +147,7 @@ async def add_items(store: Store, items: Sequence[Turns]) -> tuple[VersionId, li
 
 
 def experiment(
-    version_id: VersionId,
+    version_id: VersionId | None,
     target: str,
     evaluators: Mapping[str, str] | None = None,
     **options: Any,

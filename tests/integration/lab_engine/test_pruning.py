@@ -26,12 +26,13 @@ from dragoman.audit import AuditEntry, AuditFilter, AuditStore
 from dragoman.cli.lab_upkeep import app
 from dragoman.clock import SystemClock
 from dragoman.lab.cleaning import Cleaner
-from dragoman.lab.model import Experiment, ExperimentId, JsonValue, VersionId
-from dragoman.lab.pruning import DAY_MS, Retention, prune, surplus
+from dragoman.lab.experiments import StartAsk
+from dragoman.lab.model import Experiment, ExperimentId, JsonValue, RunId, VersionId
+from dragoman.lab.pruning import DAY_MS, Retention, expire, prune, surplus
 from dragoman.lab.removal import finish_removal
-from dragoman.lab.repository import datasets, pruning, removing, spending
-from dragoman.lab.states import RunStatus
-from dragoman.store import Store, open_store
+from dragoman.lab.repository import datasets, expiring, pruning, removing, spending
+from dragoman.lab.states import RunMode, RunStatus
+from dragoman.store import Store, StoreConnection, open_store
 
 ITEMS = 12
 OLD = Retention(days=30)
@@ -218,6 +219,193 @@ def test_no_transaction_removes_more_rows_than_its_share(
             assert await at.store.read(removing.pending) == []
 
     asyncio.run(story())
+
+
+# --- experiments that never end -------------------------------------------------------------------
+
+OF_RUNS = ("run_log", "experiment_aggregate", *BY_RUN)
+BY_OWN_ITEM = ("item_run_log", "turn_run_log", "turn_score", "target_record", "evaluator_record")
+
+
+async def by_run(at: Laboratory, run_id: str) -> set[str]:
+    """The tables that have rows of a run."""
+    found = set()
+    for table in OF_RUNS:
+        column = "id" if table == "run_log" else "run_id"
+        if await at.rows(f"SELECT 1 FROM {table} WHERE {column} = :run", run=run_id):
+            found.add(table)
+    return found
+
+
+async def set_back(at: Laboratory, sql: str, **which: str) -> None:
+    """Have something happened 99 days earlier."""
+    earlier = sa.text(sql.replace(":earlier", str(99 * DAY_MS)))
+    await at.store.write(lambda c: c.execute(earlier, which).close())
+
+
+async def expired(at: Laboratory, *, dry_run: bool = False) -> list[tuple[str, int, int]]:
+    found = [one async for one in expire(at.store, OLD, dry_run=dry_run)]
+    return [(one.name, one.runs, one.items) for one in found]
+
+
+async def nightly(at: Laboratory, version: VersionId, runs: int) -> tuple[Experiment, list[RunId]]:
+    """An experiment that starts by itself, after some runs, all but the latest of long ago."""
+    spec = experiment(version, "answer", {"length": "judge"}, name="nightly", cron="0 3 1 1 *")
+    made = await at.lab.experiments.create(TENANT, spec)
+    run_ids = []
+    for _ in range(runs):
+        started = await at.lab.experiments.start(
+            TENANT, made.experiment_id, StartAsk(RunMode.APPEND)
+        )
+        assert await at.ended(started.run_id) is RunStatus.SUCCESS
+        run_id = started.run_id
+
+        async def has_everything() -> bool:  # aggregates are stored a moment after the end
+            return await by_run(at, run_id) == set(OF_RUNS)  # noqa: B023
+
+        await until(has_everything)
+        run_ids.append(run_id)
+    for run_id in run_ids[:-1]:
+        await set_back(
+            at,
+            "UPDATE run_log SET ended_at_ms = ended_at_ms - :earlier WHERE id = :run",
+            run=run_id,
+        )
+    return made, run_ids
+
+
+def test_an_experiment_with_cron_loses_its_old_runs_and_keeps_the_latest(
+    database_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 5)
+
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            made, (first, second, latest) = await nightly(at, version, 3)
+            # The experiment shows a result of the second run, as when a later one was stopped.
+            [(item,)] = await at.rows("SELECT min(item_id) FROM item_result")
+            shown = "UPDATE item_result SET run_id = :run WHERE item_id = :item"
+            await set_back(at, shown, run=second, item=item)
+            spent = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+
+            assert await expired(at, dry_run=True) == [("nightly", 1, 0)]
+            assert await by_run(at, first) == set(OF_RUNS)
+            with removals_noted() as removed:
+                assert await expired(at) == [("nightly", 1, 0)]
+            assert max(removed) == 5
+            assert await by_run(at, first) == set()
+            assert await by_run(at, second) == await by_run(at, latest) == set(OF_RUNS)
+            assert await expired(at) == []
+            assert await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT)) == spent
+            listed = await at.lab.experiments.runs(TENANT, made.experiment_id)
+            assert [one.run.run_id for one in listed] == [latest, second]
+
+            # Another run shows results of its own, so that the second is not needed any more.
+            started = await at.lab.experiments.start(
+                TENANT, made.experiment_id, StartAsk(RunMode.APPEND)
+            )
+            await at.ended(started.run_id)
+            assert await expired(at) == [("nightly", 1, 0)]
+            assert await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT)) == spent
+            await at.lab.experiments.delete(TENANT, made.experiment_id)
+            assert await at.rows("SELECT run_id FROM item_run_log") == []
+
+    asyncio.run(story())
+
+
+def test_an_interrupted_removal_of_a_run_is_finished_by_the_next_lab(
+    sqlite_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            version = await cases(at, calls)
+            made, (first, _) = await nightly(at, version, 2)
+            assert await at.store.write(lambda c: expiring.drop_run(c, made.experiment_id, first))
+            assert await by_run(at, first) == set(BY_RUN), "its process was killed here"
+            await Cleaner(at.store, SystemClock()).clean()
+            assert await by_run(at, first) == set()
+
+    asyncio.run(story())
+
+
+def test_an_open_experiment_loses_items_that_were_done_long_ago(
+    database_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            spec = experiment(None, "answer", {"length": "judge"}, name="open")
+            made, started = await at.lab.experiments.submit(TENANT, spec, StartAsk(RunMode.APPEND))
+            case: dict[str, JsonValue] = {"turn": 0, "calls": calls, "delay_ms": 0, "fate": "well"}
+            turns = [[{**case, "key": f"k{n}"}] for n in range(7)]
+            ids = await at.lab.experiments.invoke(TENANT, made.experiment_id, turns)
+
+            async def succeeded() -> bool:
+                shown = await at.lab.experiments.show(TENANT, made.experiment_id)
+                return shown.stats.success == len(turns)
+
+            await until(succeeded)
+            following = sa.text("INSERT INTO mirror_state VALUES ('mirror', 'm', 0)")
+            for item_id in ids[:4]:
+                await set_back(
+                    at,
+                    "UPDATE turn_run_log SET logged_at_ms = logged_at_ms - :earlier "
+                    "WHERE item_id = :item",
+                    item=item_id,
+                )
+
+            def tried_again(connection: StoreConnection) -> int:
+                """One of them is being tried again at the moment of its removal."""
+                state = "UPDATE item_run_log SET result_state = '{}' WHERE item_id = :item"
+                which = {"item": ids[4]}
+                connection.execute(sa.text(state.format("init")), which).close()
+                removed = expiring.remove_own_items(
+                    connection, made.experiment_id, started.run_id, [ids[4]], 1 << 50
+                )
+                connection.execute(sa.text(state.format("resulted")), which).close()
+                return removed
+
+            assert await at.store.write(tried_again) == 0
+            await at.store.write(lambda c: c.execute(following).close())
+            assert await expired(at, dry_run=True) == [("open", 0, 4)]
+            assert await expired(at) == [("open", 0, 4)]
+            assert await expired(at) == []
+            left = set(ids[4:])
+            for table in (*BY_OWN_ITEM, "item_result", "turn_result", "dataset_item"):
+                column = "id" if table == "dataset_item" else "item_id"
+                rows = await at.rows(f"SELECT {column} FROM {table}")
+                assert {row[0] for row in rows} == left, table
+            noted = await at.rows("SELECT item_id FROM mirror_change")
+            assert set(ids[:4]) <= {row[0] for row in noted}, "the mirror forgets them too"
+
+            await at.lab.experiments.finish(TENANT, made.experiment_id)
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+
+    asyncio.run(story())
+
+
+def test_the_command_shows_and_removes_old_runs_of_experiments_that_never_end(
+    sqlite_url: str, calls: str, tmp_path: Path
+) -> None:
+    async def prepare() -> None:
+        async with laboratory(sqlite_url) as at:
+            await nightly(at, await cases(at, calls), 2)
+
+    asyncio.run(prepare())
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[store]\ndatabase_url = "{sqlite_url}"\n[lab]\nretention_days = 30\n')
+    config = ["--config", str(file)]
+    run = CliRunner().invoke
+    shown = run(app, ["prune", "--dry-run", *config])
+    assert shown.exit_code == 0, shown.output
+    assert "1 old run and 0 old items of experiments that never end would be removed." in (
+        shown.output
+    )
+    told = json.loads(run(app, ["prune", "--json", *config]).output)
+    [one] = told["of_never_ending"]
+    assert (one["name"], one["runs"], one["items"]) == ("nightly", 1, 0)
+    assert "nothing to remove" in run(app, ["prune", *config]).output
+    assert len(asyncio.run(entries_of(sqlite_url, "experiment.prune"))) == 1
 
 
 def test_the_lab_prunes_by_itself_what_the_settings_do_not_keep(

@@ -110,6 +110,15 @@ class Batch(msgspec.Struct):
     slots: dict[ExperimentId, dict[Field, int]] = {}
     """New ones."""
 
+    def removed(self) -> dict[ExperimentId, list[ItemId]]:
+        """Items that have no rows any more."""
+        left = {(row.experiment_id, row.item_id) for row in self.turns}
+        gone = {
+            experiment_id: [one for one in item_ids if (experiment_id, one) not in left]
+            for experiment_id, item_ids in self.items.items()
+        }
+        return {experiment_id: items for experiment_id, items in gone.items() if items}
+
     def add(self, copied: Copied, item_ids: Sequence[ItemId], slots: Slots) -> None:
         """Add turns of some items of an experiment."""
         self.items.setdefault(copied.experiment_id, []).extend(item_ids)

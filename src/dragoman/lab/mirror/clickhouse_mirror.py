@@ -132,6 +132,13 @@ class ClickHouseMirror(Mirror):
         )
         self._insert("lab_score", batch.scores)
         self._insert("lab_turn", wide)
+        for experiment_id, item_ids in batch.removed().items():
+            for table in ("lab_turn", "lab_score"):
+                self._do(
+                    f"ALTER TABLE {table} DELETE WHERE experiment_id = {{p1:String}} "
+                    "AND item_id IN {p2:Array(String)}",
+                    [Value(ValueKind.TEXT, experiment_id), Value(ValueKind.TEXTS, item_ids)],
+                )
         for experiment_id in batch.deleted:
             for table in ("lab_turn", "lab_score", "lab_slot"):
                 self._do(

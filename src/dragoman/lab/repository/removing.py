@@ -40,6 +40,7 @@ class RemovedKind(StrEnum):
 
     EXPERIMENT = "experiment"
     VERSION = "version"
+    RUN = "run"
 
 
 def import_lease(version_id: VersionId) -> str:
@@ -62,6 +63,8 @@ def remove_some(connection: StoreConnection, kind: RemovedKind, removed_id: str)
     """Remove some of what is left; False when nothing is left and the removal is over."""
     if kind is RemovedKind.VERSION:
         left = _remove_items(connection, VersionId(removed_id))
+    elif kind is RemovedKind.RUN:
+        left = _remove_rows_of_run(connection, RunId(removed_id))
     else:
         left = _remove_of_experiment(connection, ExperimentId(removed_id))
     if not left:
@@ -142,16 +145,23 @@ def _remove_of_experiment(connection: StoreConnection, experiment_id: Experiment
 
 def _remove_of_run(connection: StoreConnection, run_id: RunId) -> None:
     """Remove some of what a run left; the run itself when nothing else is left of it."""
-    for table in (turn_score, turn_run_log, item_run_log):
-        if _remove_by_item(connection, table, table.c.run_id == run_id):
-            return
-    for table in (target_record, evaluator_record):
-        if _remove_by_id(connection, table, table.c.run_id == run_id):
-            return
+    if _remove_rows_of_run(connection, run_id):
+        return
     # The run first: its driver may be about to keep aggregates, and locks the run for that.
     connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
     connection.execute(
         sa.delete(experiment_aggregate).where(experiment_aggregate.c.run_id == run_id)
+    )
+
+
+def _remove_rows_of_run(connection: StoreConnection, run_id: RunId) -> bool:
+    """Remove some of what a run logged; whether there was anything."""
+    return any(
+        _remove_by_item(connection, table, table.c.run_id == run_id)
+        for table in (turn_score, turn_run_log, item_run_log)
+    ) or any(
+        _remove_by_id(connection, table, table.c.run_id == run_id)
+        for table in (target_record, evaluator_record)
     )
 
 
