@@ -1,7 +1,8 @@
 """Watches a run until it ends: its progress, and what Ctrl-C does to it.
 
 The first Ctrl-C starts no more calls and lets those in flight finish, since they are paid for;
-the second cancels them.
+the second cancels them, and so does SIGTERM. Calls that only wait in the target's line, as batch
+work of a fleet does, are given up at the first.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Interrupts:
         self.count = 0
         self._woken = asyncio.Event()
 
-    def press(self) -> None:
-        self.count += 1
+    def press(self, times: int = 1) -> None:
+        self.count += times
         self.look_now()
 
     def look_now(self) -> None:
@@ -89,7 +90,10 @@ class Interrupts:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """Counts Ctrl-C while inside; the third ends the program as it would without this."""
+    """Counts Ctrl-C while inside; the third ends the program as it would without this.
+
+    SIGTERM counts as two, unless the program has a way of its own to end by it.
+    """
     found = Interrupts()
     if threading.current_thread() is not threading.main_thread():
         yield found  # only the main thread hears signals
@@ -101,11 +105,18 @@ def interrupts() -> Iterator[Interrupts]:
         if found.count > 1:
             loop.remove_signal_handler(signal.SIGINT)
 
+    def on_term() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        found.press(2)
+
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, on_signal)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        loop.add_signal_handler(signal.SIGTERM, on_term)
     try:
         yield found
     finally:
+        loop.remove_signal_handler(signal.SIGTERM)
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)
 

@@ -2,7 +2,7 @@
 
 from dragoman.lab.targets.audio import WithAudio
 from dragoman.lab.targets.caching import CachedTarget, answer_key
-from dragoman.lab.targets.calls import TargetCall, calling, current_call
+from dragoman.lab.targets.calls import StillWaits, TargetCall, calling, current_call
 from dragoman.lab.targets.kinds import (
     TARGETS,
     TargetKind,
@@ -29,6 +29,7 @@ __all__ = [
     "FunctionOutput",
     "Output",
     "PastTurn",
+    "StillWaits",
     "Target",
     "TargetCall",
     "TargetKind",

@@ -7,12 +7,14 @@ it asked for before its worker died.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
 import msgspec
+
+StillWaits = Callable[[], Awaitable[bool]]
 
 
 class Stopwatch(Protocol):
@@ -23,8 +25,8 @@ class Stopwatch(Protocol):
         """The item's whole time; None: no limit."""
         ...
 
-    def pause(self) -> None:
-        """Count no more, until `resume`."""
+    def pause(self, still_waits: StillWaits | None = None) -> None:
+        """Count no more, until `resume`. `still_waits` says whether the call waits even now."""
         ...
 
     def resume(self) -> None: ...

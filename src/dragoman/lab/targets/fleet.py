@@ -8,6 +8,7 @@ import os
 import ssl
 import wave
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from dragoman.errors import (
     Unauthorized,
     UnsupportedFeature,
 )
-from dragoman.ids import RequestId, TenantId
+from dragoman.ids import JobId, RequestId, TenantId
 from dragoman.lab.failures import CalledTooOften, TargetError
 from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.plugins import Context, OwnFleet, require_column
@@ -218,7 +219,7 @@ class FleetTarget:
             if call is None:
                 return
             if view.state is JobState.CREATED:
-                call.stopwatch.pause()
+                call.stopwatch.pause(partial(self._waits, view.job_id))
             else:
                 call.stopwatch.resume()
 
@@ -251,6 +252,14 @@ class FleetTarget:
                     retry_after_seconds=None if wait_ms is None else wait_ms / 1000,
                 ) from None
             raise TargetError(f"The fleet at {shown}: {error.message}") from None
+
+    async def _waits(self, job_id: JobId) -> bool:
+        """Whether no node has the job even now: it was looked at some time ago."""
+        try:
+            view = await self._client.wait(job_id, ResultAudio.OMIT, wait_ms=0)
+        except (DragomanError, Unreachable):
+            return False
+        return view.state is JobState.CREATED
 
     def _input(self, turn: Turn) -> _Input:
         column = self._settings.input

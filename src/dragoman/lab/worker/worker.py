@@ -16,7 +16,7 @@ from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
 from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
 from dragoman.lab.worker.combiner import Combiner, Followers, Unstorable
-from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
+from dragoman.lab.worker.execution import Allowance, ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover, LeaseJournal
 from dragoman.lab.worker.others import OtherWorkers
 from dragoman.lab.worker.pacing import Pacer
@@ -286,7 +286,7 @@ class Worker:
     async def _execute(self, offer: Portion) -> None:
         """Lease the items, each for this worker alone, and set to work on them."""
         place = self._places.get(offer.run_id)
-        if place is None:
+        if place is None or place.is_ending:
             return  # the run ended while its target's pace was asked for
         lease_ms = self._terms.lease_ms
         most = min(TAKEN_AT_ONCE, offer.most, self._terms.capacity - self._working)
@@ -347,7 +347,7 @@ class Worker:
         )
         try:
             try:
-                await self._carry_out_under(journal, place.opened, taken)
+                await self._carry_out_under(journal, place, taken)
             except Unstorable as refused:
                 self._log.warning("lab_item_refused", run_id=place.run.run_id, reason=str(refused))
                 await journal.give_up(refused, taken.past.first_try, len(taken.item.turns))
@@ -436,7 +436,8 @@ class Worker:
         """Whether places of the run may go from item to item."""
         run_id = place.run.run_id
         is_left = self._is_draining or self._places.get(run_id) is not place
-        return not is_left and not self._backlog.has_of_another(run_id)
+        is_over = is_left or place.is_ending
+        return not is_over and not self._backlog.has_of_another(run_id)
 
     def _may_have_lost(self, place: Workplace, now: float) -> bool:
         """Whether the leases of what was set aside may have run out, as after a pause."""
@@ -502,15 +503,19 @@ class Worker:
                 self._give_back_soon([one.lease for one in ahead])
 
     async def _carry_out_under(
-        self, journal: LeaseJournal, opened: OpenBench | Failure, taken: TakenItem
+        self, journal: LeaseJournal, place: Workplace, taken: TakenItem
     ) -> None:
+        opened = place.opened
         if isinstance(opened, Failure):
             turns = (TurnOutcome(None, opened, {}),) * len(taken.item.turns)
             await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
         else:
-            lease = taken.lease
+            lease, bench = taken.lease, opened.bench
+            allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
+            place.working[lease].allowance = allowance
             await carry_out(
-                taken.item, taken.past, journal, opened.bench, lease.repetition, lease.run_id
+                *(taken.item, taken.past, journal, bench, lease.repetition, lease.run_id),
+                allowance=allowance,
             )
 
     # --- looking around -------------------------------------------------------------------------
@@ -568,6 +573,32 @@ class Worker:
                 if place.is_stale(self._clock.monotonic()):
                     await self._give_back(place.take_ahead())
                 self._backlog.set_share(run_id, self._share_of(found[1]))
+                if found[0].status not in WORKING or self._is_draining:
+                    await self._leave_the_line(place)
+
+    async def _leave_the_line(self, place: Workplace) -> None:
+        """Give back items whose calls nobody serves yet, of a run that is being ended here.
+
+        Calls that are served are let finish, since they are paid for. Those that wait in line may
+        wait for ever, and nothing is lost with them.
+        """
+        place.is_ending = True
+        self._give_back_ahead(place)
+        asked = [
+            (lease, one, one.allowance.waits_in_line())
+            for lease, one in place.working.items()
+            if one.allowance is not None
+        ]
+        answers = await asyncio.gather(*(waits for _, _, waits in asked))
+        waiting = [
+            (lease, one) for (lease, one, _), waits in zip(asked, answers, strict=True) if waits
+        ]
+        for lease, _ in waiting:
+            place.revoke(lease)
+        await asyncio.gather(*(one.task for _, one in waiting), return_exceptions=True)
+        if waiting:
+            await self._give_back([lease for lease, _ in waiting])
+            self._queue.news.put(place.run.run_id)
 
     async def _look_for_work(self) -> None:
         """Find offers that came without a hint."""

@@ -17,7 +17,7 @@ from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Lease
 from dragoman.lab.states import RunMode
 from dragoman.lab.worker.combiner import LINGER_SECONDS
-from dragoman.lab.worker.execution import Bench
+from dragoman.lab.worker.execution import Allowance, Bench
 from dragoman.lab.worker.lease_journal import GIVEN_BACK, Handover
 from dragoman.lab.worker.taking import TakenItem
 
@@ -84,6 +84,8 @@ class InHand:
     place_waits: bool = False
     """Its calls are over, and its place waits for the next item."""
     handover: Handover = GIVEN_BACK
+    allowance: Allowance | None = None
+    """The item's time, once its calls begin."""
 
 
 class Workplace:
@@ -103,6 +105,8 @@ class Workplace:
         self.freed_at: deque[float] = deque(maxlen=1_000)
         """When items ended whose places have not been filled again."""
         self._item_seconds: float | None = None
+        self.is_ending = False
+        """Whether the run is being ended, and only calls that were begun are let finish."""
         self.set_aside_at = 0.0
         """When the latest of them were set aside."""
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from dragoman.clock import Clock
 from dragoman.errors import ItemTimeout
+from dragoman.lab.targets import StillWaits
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ class Allowance:
         self._calls = 0
         self._began = 0.0
         self._paused = False
+        self._still_waits: StillWaits | None = None
+        """Asks whether the call that waits in line still does."""
         self._timer: asyncio.Timeout | None = None
         """Ends the call that was begun last."""
 
@@ -38,9 +41,17 @@ class Allowance:
     def limit_seconds(self) -> float | None:
         return self._seconds
 
-    def pause(self) -> None:
+    async def waits_in_line(self) -> bool:
+        """Whether the call in progress is known not to be served yet: nothing is paid for it."""
+        asked = self._still_waits
+        return asked is not None and await asked() and self._still_waits is asked
+
+    def pause(self, still_waits: StillWaits | None = None) -> None:
         """Stop counting while the one call in progress waits in line, and is not served yet."""
-        if self._paused or self._calls != 1:
+        if self._calls != 1:
+            return
+        self._still_waits = still_waits
+        if self._paused:
             return
         self._used += self._clock.monotonic() - self._began
         self._paused = True
@@ -49,6 +60,7 @@ class Allowance:
 
     def resume(self) -> None:
         """Count again."""
+        self._still_waits = None
         if not self._paused:
             return
         self._paused = False
@@ -83,6 +95,7 @@ class Allowance:
         finally:
             self._calls -= 1
             self._timer = None
+            self._still_waits = None
             if self._calls == 0 and not self._paused:
                 self._used += self._clock.monotonic() - self._began
             self._paused = False

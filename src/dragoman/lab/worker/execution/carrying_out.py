@@ -42,14 +42,18 @@ async def carry_out(
     bench: Bench,
     repetition: int = 0,
     run_id: RunId | None = None,
+    allowance: Allowance | None = None,
 ) -> ItemOutcome:
     """Carry a repetition of an item out, and return its last try. A rehearsal has no run.
 
     What is in `past`, or went well in an earlier try, is not called again. Each result is in the
     journal before the next call is made. A failure is a part of the outcome; what is raised is
-    `Revoked`, or the journal's own trouble. When cancelled, it stops at once.
+    `Revoked`, or the journal's own trouble. When cancelled, it stops at once. `allowance` is the
+    item's time, for a caller that wants to look at it.
     """
-    return await _Item(item, past, journal, bench, repetition, run_id).carry_out()
+    if allowance is None:
+        allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
+    return await _Item(item, past, journal, bench, repetition, run_id, allowance).carry_out()
 
 
 class _Item:
@@ -63,13 +67,14 @@ class _Item:
         bench: Bench,
         repetition: int,
         run_id: RunId | None,
+        allowance: Allowance,
     ) -> None:
         self._repetition = repetition
         self._key = None if run_id is None else f"{run_id}/{item.item_id}/{repetition}"
         self._turns = [bench.mapped(turn) for turn in item.turns]
         self._journal = journal
         self._bench = bench
-        self._allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
+        self._allowance = allowance
         self._outputs = dict(past.outputs)
         self._scores = [dict(past.scores_of(turn_no)) for turn_no in range(len(self._turns))]
         self._failures = past.failures
