@@ -298,11 +298,18 @@ def test_the_list_is_the_tenants_own_newest_first_and_paged(
 
 
 def test_a_job_can_be_explained(server: ServerProcess, caller: Caller, pair: Pair) -> None:
-    with ManualNode(server, pair) as node, ManualNode(server, (pair[0],)) as monolingual:
+    with (
+        ManualNode(server, pair) as node,
+        ManualNode(server, pair) as other,
+        ManualNode(server, (pair[0],)) as monolingual,
+    ):
         job_id = caller.ask(pair).json()["job_id"]
         (attempt,) = caller.get(f"/jobs/{job_id}/explain").json()["attempts"]
 
-    assert attempt["chosen"] == node.node_id
+    could = {one.node_id for one in (node, other)}
+    assert attempt["chosen"] in could
+    assert attempt["candidates"]["count"] == len(could)
+    assert set(attempt["candidates"]["nodes"]) == could
     assert attempt["pool"] == ":".join(pair)
     assert attempt["snapshot_version"] > 0
     assert node.ack["cell"] in attempt["shards_tried"]

@@ -2885,6 +2885,10 @@ export interface components {
             refused: {
                 [key: string]: number;
             };
+            /** @default {} */
+            refused_reasons: {
+                [key: string]: number;
+            };
             sessions: number;
             slots: number;
             slots_used: number;
@@ -2924,6 +2928,8 @@ export interface components {
                 slots: number;
             }[];
             cursor: string;
+            /** @default false */
+            cut: boolean;
             gone: string[];
             more: boolean;
             reset: boolean;
@@ -3411,6 +3417,10 @@ export interface components {
         Explain: {
             attempts: {
                 attempt: number;
+                candidates?: {
+                    count: number;
+                    nodes: string[];
+                } | null;
                 chosen?: string | null;
                 local?: boolean | null;
                 pool: string;

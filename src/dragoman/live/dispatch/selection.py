@@ -16,7 +16,13 @@ from dragoman.ids import NodeId, TenantId
 from dragoman.live.dispatch.canary import Canaries, CanaryRoute
 from dragoman.live.dispatch.job import Job, Mask
 from dragoman.live.dispatch.routes import Route, drawn_order, hashed_shard
-from dragoman.live.protocol import AttemptExplanation, Cut, ExclusionReason, LeftOutNodes
+from dragoman.live.protocol import (
+    AttemptExplanation,
+    CandidateNodes,
+    Cut,
+    ExclusionReason,
+    LeftOutNodes,
+)
 from dragoman.live.snapshot import (
     CellView,
     JobRequirement,
@@ -153,7 +159,21 @@ class Decision(msgspec.Struct, eq=False, gc=False):
             chosen=self.chosen,
             services=dict(self.requirement.services),
             local=self._is_here(self.chosen) if local_first and self.chosen else None,
+            candidates=self._candidates_drawn(),
         )
+
+    def _candidates_drawn(self) -> CandidateNodes | None:
+        """The nodes of the last cell that was asked among which the ledger chose."""
+        if self.chosen is None:
+            return None
+        view = self.views[-1]
+        found = self.fit(view) & ~view.mask(self.excluded)
+        if self.spread is not None:
+            found &= ~view.mask((self.spread,))
+        if self.spared:
+            found &= ~view.resting
+        found |= view.mask((self.chosen,))
+        return CandidateNodes(found.bit_count(), tuple(view.node_ids(found)[:MAX_NAMED]))
 
     def _is_here(self, node_id: NodeId) -> bool:
         """Whether the node is connected to this instance."""

@@ -202,6 +202,13 @@ class LeftOutNodes(View, frozen=True):
     nodes: tuple[NodeId, ...]
 
 
+class CandidateNodes(View, frozen=True):
+    """How many nodes could carry the job, and which (at most 100)."""
+
+    count: int
+    nodes: tuple[NodeId, ...]
+
+
 class AttemptExplanation(View, frozen=True):
     """How the node of one attempt was chosen, or why none was."""
 
@@ -218,6 +225,9 @@ class AttemptExplanation(View, frozen=True):
     local: bool | None = None
     """In a cluster, whether the node chosen is connected to the instance that has the job; such
     nodes come first. Absent where they do not."""
+    candidates: CandidateNodes | None = None
+    """Nodes of the cell of the chosen one that could have got the job as well, with the chosen one
+    among them. Null where none was chosen: then each is left out for a reason."""
 
 
 class WaitingView(View, frozen=True):
