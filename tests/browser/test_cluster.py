@@ -32,6 +32,9 @@ def test_instances_are_shown_and_dead_letters_are_replayed_and_dropped(
             rows = console.page.get_by_role("row")
             for name in ("one", "two"):
                 expect(rows.filter(has_text=name)).to_contain_text("Alive")
+            expect(
+                console.page.get_by_role("columnheader", name="Share of the nodes")
+            ).to_be_visible()
             console.shows("unreadable")
             assert console.accessibility_violations() == []
             # It is as unreadable as before, and so becomes another dead letter.

@@ -194,6 +194,7 @@ class StatsSource:
             job_durations=self._job_duration.counts,
             dispatch_latencies=self._dispatch_latency.counts,
             session_changes=self._sessions.changes,
+            refused_reasons=dict(tally.refused_reasons),
         )
 
 

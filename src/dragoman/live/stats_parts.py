@@ -32,6 +32,8 @@ class StatsPart(msgspec.Struct, frozen=True, array_like=True):
     """Jobs by how long it took to find a node."""
     session_changes: int = 0
     """How often a session came, went, lost its client or got it back."""
+    refused_reasons: dict[str, int] = {}
+    """Jobs refused since the start, by each reason for which nodes were left out."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,11 +59,13 @@ def sum_parts(parts: Iterable[StatsPart]) -> StatsPart:
     heard: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     refused_pairs: Counter[str] = Counter()
+    refused_reasons: Counter[str] = Counter()
     for part in parts:
         spoken.update(part.as_source)
         heard.update(part.as_target)
         refused.update(part.refused)
         refused_pairs.update(part.refused_pairs)
+        refused_reasons.update(part.refused_reasons)
     return StatsPart(
         sessions=sum(part.sessions for part in parts),
         as_source=spoken,
@@ -76,6 +80,7 @@ def sum_parts(parts: Iterable[StatsPart]) -> StatsPart:
         job_durations=_sum_buckets(part.job_durations for part in parts),
         dispatch_latencies=_sum_buckets(part.dispatch_latencies for part in parts),
         session_changes=sum(part.session_changes for part in parts),
+        refused_reasons=refused_reasons,
     )
 
 

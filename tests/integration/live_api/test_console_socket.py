@@ -19,6 +19,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from dragoman.api.live.console.feed import PAIRS_SHOWN
+
 Body = dict[str, Any]
 
 
@@ -123,14 +125,25 @@ def test_pairs_show_their_room_and_refusals_with_their_reasons(
             message = watcher.hear()
             rows |= {row["pair"]: row for row in message.get("changed", [])}
         assert caller.ask((pair[0], "xx-none")).status_code == 409
-        while "PAIR_UNSUPPORTED" not in watcher.until("overview")["refused"]:
+        while "PAIR_UNSUPPORTED" not in (seen := watcher.until("overview"))["refused"]:
             pass
+        assert seen["refused_reasons"]["pair_unsupported"] == 1
         while rows.get(f"{pair[0]}:xx-none", {}).get("refused") != 1:
             message = watcher.hear()
             rows |= {row["pair"]: row for row in message.get("changed", [])}
         watcher.close()
         found = caller.get(f"/pools/{name}").json()
         assert len(found["node_ids"]) == 1
+
+
+def test_a_page_is_told_that_more_pairs_are_served_than_it_is_shown(server: ServerProcess) -> None:
+    languages = tuple(f"x{first}{second}" for first in "abcdefgh" for second in "abcdefgh")
+    assert len(languages) * (len(languages) - 1) > PAIRS_SHOWN
+    watcher = Watcher(server, ["pairs"])
+    with ManualNode(server, languages):
+        while not watcher.until("pairs")["cut"]:
+            pass
+    watcher.close()
 
 
 def test_a_page_may_turn_to_other_topics_on_the_same_socket(watcher: Watcher) -> None:

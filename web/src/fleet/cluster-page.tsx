@@ -35,6 +35,7 @@ export function ClusterPage() {
 function Instances({ rows }: { rows: readonly InstanceRow[] }) {
   const text = useText();
   const formats = useFormats();
+  const nodes = rows.reduce((sum, instance) => sum + instance.nodes, 0);
   return (
     <Table.ScrollContainer minWidth={600}>
       <Table>
@@ -43,6 +44,7 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
             <Table.Th>{text("instance")}</Table.Th>
             <Table.Th>{text("state")}</Table.Th>
             <Table.Th>{text("nodes")}</Table.Th>
+            <Table.Th>{text("shareOfNodes")}</Table.Th>
             <Table.Th>{text("sessions")}</Table.Th>
             <Table.Th>{text("inbox")}</Table.Th>
             <Table.Th>{text("deadLetters")}</Table.Th>
@@ -54,6 +56,9 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
               <Table.Td>{instance.instance_id}</Table.Td>
               <Table.Td>{text(stateOf(instance))}</Table.Td>
               <Table.Td className="number">{formats.number(instance.nodes)}</Table.Td>
+              <Table.Td className="number">
+                {nodes === 0 ? "–" : formats.percent(instance.nodes / nodes)}
+              </Table.Td>
               <Table.Td className="number">{formats.number(instance.sessions)}</Table.Td>
               <Table.Td className="number">
                 {formats.number(instance.pending)} / {formats.number(instance.inbox_length)}

@@ -11,6 +11,7 @@ import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { ActivityChart } from "./activity-chart";
 import { FleetHour } from "./hour-card";
+import { reasonText } from "./explanation-card";
 import { NODE_STATES } from "./node-filter";
 import { NodeStatus } from "./node-status";
 
@@ -34,6 +35,7 @@ function Figures({ overview }: { overview: Overview }) {
   const total = Object.values(overview.nodes).reduce((sum, count) => sum + count, 0);
   const duration = overview.job_duration;
   const latency = overview.dispatch_latency;
+  const reasons = Object.entries(overview.refused_reasons).sort(([, one], [, other]) => other - one);
   const refusals = Object.entries(overview.refused).sort(([, one], [, other]) => other - one);
   return (
     <Stack>
@@ -108,6 +110,23 @@ function Figures({ overview }: { overview: Overview }) {
                 ))}
               </Table.Tbody>
             </Table>
+          )}
+          {reasons.length > 0 && (
+            <>
+              <Text size="sm" mt="xs" fw={600}>
+                {text("refusalReasons")}
+              </Text>
+              <Table aria-label={text("refusalReasons")}>
+                <Table.Tbody>
+                  {reasons.map(([reason, count]) => (
+                    <Table.Tr key={reason}>
+                      <Table.Td>{reasonText(text, reason)}</Table.Td>
+                      <Table.Td className="number">{formats.number(count)}</Table.Td>
+                    </Table.Tr>
+                  ))}
+                </Table.Tbody>
+              </Table>
+            </>
           )}
         </Card>
       </SimpleGrid>

@@ -1,10 +1,11 @@
-import { Anchor, Box, Stack, Table, Text } from "@mantine/core";
+import { Alert, Anchor, Box, Stack, Table, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
+import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import type { PairRow } from "../live/fleet-state";
-import { useFleet } from "../live/use-fleet";
+import { useArePairsCut, useFleet } from "../live/use-fleet";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { pairHealth, pairMatrix } from "./pair-matrix";
@@ -13,11 +14,18 @@ import { pairHealth, pairMatrix } from "./pair-matrix";
 export function PairsPage() {
   const text = useText();
   const pairs = useFleet("pairs");
+  const formats = useFormats();
+  const areCut = useArePairsCut();
   const matrix = useMemo(() => (pairs ? pairMatrix(pairs.values()) : null), [pairs]);
   return (
     <Stack>
       <PageTitle>{text("pairs")}</PageTitle>
       <Text c="dimmed">{text("pairsHint")}</Text>
+      {areCut && (
+        <Alert color="orange" variant="outline" role="status">
+          {text("pairsCut", { count: formats.number(pairs?.size ?? 0) })}
+        </Alert>
+      )}
       {matrix === null && <Loading />}
       {matrix?.sources.length === 0 && <Text>{text("noPairs")}</Text>}
       {matrix !== null && matrix.sources.length > 0 && (

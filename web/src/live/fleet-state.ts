@@ -14,6 +14,8 @@ export interface FleetState {
   readonly overview: Overview | null;
   readonly nodes: ReadonlyMap<string, NodeRow> | null;
   readonly pairs: ReadonlyMap<string, PairRow> | null;
+  /** Whether more pairs are served than these. */
+  readonly arePairsCut: boolean;
   readonly sessions: MessageOf<"sessions"> | null;
   readonly instances: readonly InstanceRow[] | null;
   /** Where each topic stands; a socket that comes back goes on from there. */
@@ -24,6 +26,7 @@ export const NOTHING_KNOWN: FleetState = {
   overview: null,
   nodes: null,
   pairs: null,
+  arePairsCut: false,
   sessions: null,
   instances: null,
   cursors: {},
@@ -44,7 +47,12 @@ export function told(state: FleetState, message: ConsoleMessage): FleetState {
     case "nodes":
       return { ...state, cursors, nodes: changed(state.nodes, message, (row) => row.node_id) };
     case "pairs":
-      return { ...state, cursors, pairs: changed(state.pairs, message, (row) => row.pair) };
+      return {
+        ...state,
+        cursors,
+        pairs: changed(state.pairs, message, (row) => row.pair),
+        arePairsCut: message.cut,
+      };
   }
 }
 

@@ -273,6 +273,7 @@ export const en = {
   output: "Output",
   overThreshold: "Over its threshold",
   overview: "Overview",
+  pairsCut: "More pairs are served than the {count} shown here. GET /api/v1/pools has all of them.",
   pValue: "p",
   pair: "Language pair",
   pairSummary:
@@ -319,6 +320,7 @@ export const en = {
   reason_spread: "served this session last",
   recognised: "Recognised",
   recognises: "Recognises",
+  refusalReasons: "Why nodes were left out of them",
   refusals: "Refusals in the last minute",
   refused: "The server refuses this page to your key",
   refusedCount: "{count} refused",
@@ -379,6 +381,7 @@ export const en = {
   settings: "Settings",
   severityPage: "Page",
   severityTicket: "Ticket",
+  shareOfNodes: "Share of the nodes",
   showKey: "Show the key",
   showMore: "Show more",
   shutdown: "Shut down",

@@ -77,6 +77,8 @@ class Tally:
         """Jobs refused, by error code."""
         self.refused_pairs: Counter[str] = Counter()
         """The same by language pair; beyond `PAIRS_COUNTED` of them, as `OTHER_PAIRS`."""
+        self.refused_reasons: Counter[str] = Counter()
+        """Jobs refused, by each reason for which nodes were left out."""
         self.times_left_out: Counter[str] = Counter()
         """How often a node was left out, by reason."""
         self.examples: dict[str, tuple[NodeId, ...]] = {}
@@ -196,6 +198,7 @@ class DispatchTelemetry:
         selector = _SELECTORS.get(type(error), "models")
         for reason in reasons or (error.code,):
             self._metrics.no_available_node.labels(selector, reason).inc()
+        self.tally.refused_reasons.update(reasons.keys())
         for reason, count in reasons.items():
             self.tally.count_left_out(reason, count)
         self.tally.job_refused(error.code, job.requirement.shown)

@@ -72,6 +72,7 @@ class ConsoleFeed:
         self._figures = Figures()
         self._nodes: Table[NodeId, NodeRow] = Table()
         self._pairs: Table[str, PairRow] = Table()
+        self._pairs_cut = False
         self._cells: dict[int, CellView] = {}
         """As they were when their nodes were looked at."""
         self._seats: dict[int, SeatsOfCell] = {}
@@ -165,7 +166,9 @@ class ConsoleFeed:
         if not (change.reset or change.changed or change.gone):
             return
         cursor = self._cursor(self._pairs.version)
-        yield PairsMessage(cursor, change.reset, change.changed, change.gone, False)
+        yield PairsMessage(
+            cursor, change.reset, change.changed, change.gone, False, self._pairs_cut
+        )
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -226,6 +229,7 @@ class ConsoleFeed:
             dispatch_latency=figures.dispatch_latency(self._metrics.dispatch_latency.bounds),
             refused=figures.refused(),
             problem=problem,
+            refused_reasons=figures.refused_reasons(),
         )
 
     async def _look_at_nodes(self) -> None:
@@ -294,12 +298,15 @@ class ConsoleFeed:
         refused = self._figures.refused_pairs()
         room = _Room(snapshot.cells, self._seats)
         shown: set[str] = set()
+        is_cut = False
         async for pair, members in served_pairs(snapshot, ("", ""), self._clock):
+            if len(shown) == PAIRS_SHOWN:
+                is_cut = True
+                break
             row = self._pair_row(pair, members, room, refused)
             shown.add(row.pair)
             self._pairs.put(row.pair, row)
-            if len(shown) == PAIRS_SHOWN:
-                break
+        self._pairs_cut = is_cut
         for pair_name, count in refused.items():
             if pair_name not in shown:
                 shown.add(pair_name)

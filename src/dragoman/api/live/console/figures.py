@@ -41,6 +41,9 @@ class Figures:
     def refused(self) -> dict[str, int]:
         return _grown(self._looks[0][1].refused, self.last.refused)
 
+    def refused_reasons(self) -> dict[str, int]:
+        return _grown(self._looks[0][1].refused_reasons, self.last.refused_reasons)
+
     def refused_pairs(self) -> dict[str, int]:
         return _grown(self._looks[0][1].refused_pairs, self.last.refused_pairs)
 

@@ -106,6 +106,9 @@ class OverviewMessage(ServerMessage, frozen=True, tag="overview"):
     """Jobs refused in the last minute, by error code."""
     problem: str | None = None
     """Why the numbers are old, when they are."""
+    refused_reasons: Mapping[str, int] = {}
+    """The same jobs by each reason for which nodes were left out, such as ``no_free_slot``; a job
+    may have several."""
 
 
 class NodesMessage(ServerMessage, frozen=True, tag="nodes"):
@@ -126,6 +129,8 @@ class PairsMessage(ServerMessage, frozen=True, tag="pairs"):
     changed: list[PairRow]
     gone: list[str]
     more: bool
+    cut: bool = False
+    """More pairs are served than these; ``GET /pools`` has all of them."""
 
 
 class SessionsMessage(ServerMessage, frozen=True, tag="sessions"):
