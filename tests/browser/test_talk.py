@@ -59,8 +59,30 @@ def test_a_pair_that_no_node_serves_is_answered_with_what_is_wrong(
         console.go("/talk")
         console.page.get_by_label("From").fill("xx")
         say(console, "hello")
-        console.page.get_by_role("alert").wait_for()
-        console.shows("PAIR_UNSUPPORTED")
+        alert = console.page.get_by_role("alert")
+        expect(alert).to_contain_text("No node of this server translates from xx to Spanish (es)")
+        expect(alert).to_contain_text("Served are: English (en), Spanish (es), French (fr).")
+        expect(console.page.get_by_text("es: not translated (PAIR_UNSUPPORTED)")).to_be_visible()
+        assert console.accessibility_violations() == []
+        console.page.locator("header").get_by_label("Language").select_option("zh")
+        expect(alert).to_contain_text("此服务器没有节点能将xx翻译成西班牙语 (es)")
+
+
+def test_a_server_that_shuts_down_is_told_apart_from_a_connection_that_was_lost(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with (
+        ServerProcess(tmp_path / "data", env=PATIENT) as server,
+        ConsolePage.opened(browser, server.url) as console,
+    ):
+        with simulated_node(server):
+            console.go("/talk")
+            say(console, "good morning")
+            console.page.locator('[lang="es"]').first.wait_for()
+        server.signal()
+        console.shows("The server is shutting down. What you say is kept here")
+        server.wait()
+        console.complaints.clear()  # the browser told of the sockets that could not be opened
 
 
 def add_target(console: ConsolePage, typed: str) -> None:

@@ -32,8 +32,13 @@ export interface SessionEvents {
   /** Results come in order, each once, also across lost connections. */
   onResult?: (result: TranslationResult | MissingResult) => void;
   onError?: (error: ErrorMessage) => void;
-  /** The session is over: closed here, or the server will not take it up again. */
-  onEnd?: (reason: string) => void;
+  /** A connection was lost, and is opened again. 1001: the server is shutting down. */
+  onLost?: (code: number, reason: string) => void;
+  /**
+   * The session is over: closed here, or the server will not take it up again, and closed the
+   * connection with this code.
+   */
+  onEnd?: (reason: string, code: number | null) => void;
 }
 
 const SUB_PROTOCOL = "dragoman.json.v1";
@@ -110,7 +115,7 @@ export class Session {
   /** End the session; the server cancels what it has not answered. */
   close(): void {
     const socket = this.socket;
-    this.end("closed by the client");
+    this.end("closed by the client", null);
     if (socket?.readyState === WebSocket.OPEN) {
       socket.send(JSON.stringify({ type: "session_close" }));
     }
@@ -243,9 +248,10 @@ export class Session {
     clearInterval(this.heartbeat);
     this.socket = null;
     if (FINAL_CODES.has(event.code)) {
-      this.end(event.reason || `the server closed the connection (${event.code})`);
+      this.end(event.reason || `the server closed the connection (${event.code})`, event.code);
       return;
     }
+    this.events.onLost?.(event.code, event.reason);
     this.become("resuming");
     this.reconnecting = setTimeout(() => {
       this.connect();
@@ -253,13 +259,13 @@ export class Session {
     this.pauseMs = Math.min(2 * this.pauseMs, LONGEST_PAUSE_MS);
   }
 
-  private end(reason: string): void {
+  private end(reason: string, code: number | null): void {
     if (this.current === "closed") return;
     clearInterval(this.heartbeat);
     clearTimeout(this.reconnecting);
     this.socket = null;
     this.become("closed");
-    this.events.onEnd?.(reason);
+    this.events.onEnd?.(reason, code);
   }
 
   private become(state: SessionState): void {

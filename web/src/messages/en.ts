@@ -146,6 +146,7 @@ export const en = {
   groupBy: "Column of the input",
   hourSummary:
     "{jobs} {jobs:job|jobs}, {failed} {failed:failure|failures}, {refused} refused, mean time {mean}",
+  inAll: "in all {time}",
   inFlight: "In flight",
   inbox: "Inbox (at work / waiting)",
   input: "Input",
@@ -197,8 +198,12 @@ export const en = {
   markedUntil: "{service} is left alone until {time}: {reason}",
   meanTime: "Mean time",
   meanWithInterval: "Mean with its 95 % interval; rows: {count}",
+  microphone_busy:
+    "The microphone is in use by another program. Close that, then press Speak again. Writing works meanwhile.",
   microphone_denied:
     "The browser may not use the microphone here. Allow it beside the address of this page, then press Speak again. Writing works meanwhile.",
+  microphone_failed:
+    "The browser could not open the microphone. Connect it again or choose another one in the browser's settings, then press Speak again. Writing works meanwhile.",
   microphone_missing:
     "This device has no microphone. Connect one, then press Speak again. Writing works meanwhile.",
   mode: "Mode",
@@ -240,6 +245,7 @@ export const en = {
   noSharedRows: "The experiments share no rows that could be compared.",
   noSuchPage: "There is no such page",
   noSuchRow: "The experiment has no such row.",
+  notTranslated: "{language}: not translated ({code})",
   noUtterances: "No utterance of it has ended, or none is remembered any more.",
   noValue: "(no value)",
   node: "Node",
@@ -341,7 +347,7 @@ export const en = {
   resume: "Resume",
   resumeConsequence: "Node {node} gets jobs again.",
   resuming:
-    "The connection was lost; nothing is, and the conversation goes on when the server is back.",
+    "The connection was lost. Nothing that was said is, and the conversation goes on when the server is back.",
   retryFailures: "Retry failures",
   retryFailuresConsequence: "Items of {name} that failed or were stopped are tried again.",
   rowAfter: "Next",
@@ -372,6 +378,9 @@ export const en = {
   searchNodesHint: "Name, language, service, reason",
   send: "Send",
   sent: "{share} sent",
+  servedInstead: "Served are: {languages}.",
+  serverDraining:
+    "The server is shutting down. What you say is kept here, and is sent when a server answers again.",
   service: "Service",
   services: "Services",
   session: "Session",
@@ -413,6 +422,28 @@ export const en = {
   state: "State",
   stopMicrophone: "Stop",
   talk: "Talk",
+  talk_busy: "Every node for this language is busy. Wait a moment, then say it again.",
+  talk_dependency:
+    "The server cannot reach its database. Say it again in a minute; if that does not help, ask the operator.",
+  talk_draining: "The server is shutting down and takes nothing new. Say it again when it is back.",
+  talk_ended:
+    "An operator ended this conversation, or it was opened elsewhere. Say something to begin anew.",
+  talk_failed: "The node that worked on this failed or took too long. Say it again.",
+  talk_feature:
+    "No node offers what this conversation needs, such as speech in this language. Choose another language, or switch off the speech.",
+  talk_forbidden:
+    "Your key may not open conversations. Sign in with a key of the role client or operator.",
+  talk_invalid:
+    "The server did not understand this conversation. Check the languages, then load this page again.",
+  talk_other:
+    "The server could not do this. Say it again; if that does not help, tell the operator the code below.",
+  talk_pair:
+    "No node of this server translates from {source} to {target}. Choose another language, or ask the operator for a node that knows both.",
+  talk_signedOut:
+    "You are no longer signed in, or your key was revoked. Open this page again and sign in.",
+  talk_tooMuch: "That was too much at once. Wait a moment, and say it in shorter pieces.",
+  talk_unready:
+    "The nodes for this language cannot work now. Say it again in a minute; if that does not help, ask the operator.",
   target: "Target",
   tenant: "Tenant",
   thisRun: "This one",

@@ -10,11 +10,11 @@ import {
   MicrophoneRefused,
   openMicrophone,
   type Microphone,
-  type MicrophoneRefusal,
 } from "./microphone";
 import { bytesOf, type Speaker } from "./speaker";
 import { levelOf, SpeechGate, ungated, type Gate, type SpeechPiece } from "./speech-gate";
 import { isLanguage } from "./languages";
+import { endOf, refusalOf, type TalkProblem } from "./talk-problem";
 import type { PauseFinder } from "./talk-search";
 import { lineId, withPartial, withResult, withText, type Transcript } from "./transcript";
 
@@ -46,8 +46,9 @@ export interface ConversationView {
   microphone: MicrophoneState;
   /** How loud the microphone is, from 0 to 1. */
   level: number;
-  /** What the server refused, in its words, or why there is no microphone. */
-  problem: { said: string } | { microphone: MicrophoneRefusal } | null;
+  /** Whether the server said that it is shutting down, and none has answered since. */
+  isDraining: boolean;
+  problem: TalkProblem | null;
 }
 
 export const NOTHING_YET: ConversationView = {
@@ -55,8 +56,12 @@ export const NOTHING_YET: ConversationView = {
   state: "closed",
   microphone: "off",
   level: 0,
+  isDraining: false,
   problem: null,
 };
+
+/** The close code of a server that shuts down. */
+const DRAINING = 1001;
 
 type Kind = "text" | "speech";
 
@@ -140,10 +145,8 @@ export class Conversation {
     } catch (error) {
       if (this.listening !== listening) return;
       this.listening = null;
-      const said = error instanceof Error ? error.message : String(error);
-      const isRefused = error instanceof MicrophoneRefused;
-      const problem = isRefused ? { microphone: error.refusal } : { said };
-      this.change({ microphone: "off", problem });
+      const refusal = error instanceof MicrophoneRefused ? error.refusal : "failed";
+      this.change({ microphone: "off", problem: { microphone: refusal } });
     }
   }
 
@@ -206,7 +209,11 @@ export class Conversation {
       { url: location.origin.replace(/^http/, "ws"), srcLang, tgtLangs, vad },
       {
         onState: (state) => {
-          if (isCurrent()) this.change({ state });
+          if (!isCurrent()) return;
+          this.change({ state, ...(state === "live" && { isDraining: false }) });
+        },
+        onLost: (code) => {
+          if (code === DRAINING) this.change({ isDraining: true });
         },
         onPartial: (partial: AsrPartial) => {
           const id = idOf(partial.utterance_index);
@@ -216,14 +223,14 @@ export class Conversation {
           this.delivered(idOf(result.utterance_index), result);
         },
         onError: (error) => {
-          this.change({ problem: { said: error.message } });
+          this.change({ problem: refusalOf(error, srcLang, tgtLangs) });
         },
-        onEnd: (reason) => {
+        onEnd: (reason, code) => {
           // One that was closed here is no longer among the sessions.
           if (!isCurrent()) return;
           this.sessions.delete(kind);
           if (kind === "speech") void this.stopListening();
-          this.change({ problem: { said: reason } });
+          this.change({ problem: endOf(code ?? 0, reason) });
         },
       },
     );

@@ -1,11 +1,14 @@
 import { Card, Text } from "@mantine/core";
 
-import { useFormats, type Formats } from "../app/formats";
+import { useFormats } from "../app/formats";
+import { useText } from "../messages/text";
+import { latencyLine } from "./latency-line";
 import type { Line, Translation } from "./transcript";
 
 /** An utterance with its translations into every language. */
 export function LineCard({ line }: { line: Line }) {
   const formats = useFormats();
+  const text = useText();
   return (
     <Card withBorder padding="sm">
       <Said line={line} />
@@ -13,7 +16,7 @@ export function LineCard({ line }: { line: Line }) {
         <div key={language}>
           <Translated language={language} translation={translation} />
           <Text size="xs" c="dimmed" className="number">
-            {stagesOf(language, translation, formats)}
+            {latencyLine(language, translation, formats, text)}
           </Text>
         </div>
       ))}
@@ -37,22 +40,14 @@ interface TranslatedProps {
 
 /** A translation, or why there is none. */
 export function Translated({ language, translation }: TranslatedProps) {
-  if (translation.text === null) return <Text c="red">{translation.missing}</Text>;
+  const text = useText();
+  if (translation.text === null) {
+    const code = translation.missing ?? "";
+    return <Text c="red">{text("notTranslated", { language, code })}</Text>;
+  }
   return (
     <Text fw={600} lang={language}>
       {translation.text}
     </Text>
   );
-}
-
-/** How long each stage took, in one line. */
-export function stagesOf(language: string, translation: Translation, formats: Formats): string {
-  const { timings, totalMs } = translation;
-  return [
-    language,
-    ...Object.entries(timings).flatMap(([stage, ms]) =>
-      ms === null ? [] : [`${stage.replace(/_ms$/, "")} ${formats.milliseconds(ms)}`],
-    ),
-    ...(totalMs === null ? [] : [`= ${formats.milliseconds(totalMs)}`]),
-  ].join(" · ");
 }

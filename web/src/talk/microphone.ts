@@ -13,7 +13,7 @@ export function hasMicrophone(): boolean {
 }
 
 /** Why a browser gives no microphone, as far as its user can do something about it. */
-export type MicrophoneRefusal = "denied" | "missing";
+export type MicrophoneRefusal = "denied" | "missing" | "busy" | "failed";
 
 export class MicrophoneRefused extends Error {
   readonly refusal: MicrophoneRefusal;
@@ -27,6 +27,8 @@ export class MicrophoneRefused extends Error {
 const REFUSALS: Readonly<Record<string, MicrophoneRefusal>> = {
   NotAllowedError: "denied",
   NotFoundError: "missing",
+  NotReadableError: "busy",
+  AbortError: "busy",
 };
 
 async function openStream(): Promise<MediaStream> {
@@ -35,8 +37,8 @@ async function openStream(): Promise<MediaStream> {
       audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true },
     });
   } catch (error) {
-    const refusal = error instanceof DOMException ? REFUSALS[error.name] : undefined;
-    throw refusal === undefined ? error : new MicrophoneRefused(refusal);
+    const name = error instanceof DOMException ? error.name : "";
+    throw new MicrophoneRefused(REFUSALS[name] ?? "failed");
   }
 }
 

@@ -70,7 +70,7 @@ export function OnePerson({ from, to, onChange, pauses }: TalkProps) {
           begun().say(said);
         }}
       />
-      <TalkNews view={view} />
+      <TalkNews view={view} served={suggested.isServed ? suggested.targets : []} />
       {view.lines.map((line) => (
         <LineCard key={line.id} line={line} />
       ))}

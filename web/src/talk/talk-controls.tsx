@@ -3,8 +3,9 @@ import { useState } from "react";
 
 import { saveFile } from "../app/save-file";
 import { SEARCH_FIELD } from "../app/shortcuts";
-import { useText } from "../messages/text";
+import { useReading, useText } from "../messages/text";
 import type { ConversationView } from "./conversation";
+import { toldOf } from "./talk-problem";
 import { TRANSCRIPT_FORMATS, transcriptFile, type Transcript } from "./transcript";
 
 interface MicrophoneProps {
@@ -86,19 +87,27 @@ export function WriteForm({ disabled, onSay }: WriteFormProps) {
   );
 }
 
-/** Whether the connection was lost, and what the server refused. */
-export function TalkNews({ view }: { view: ConversationView }) {
-  const text = useText();
+interface TalkNewsProps {
+  view: ConversationView;
+  /** What the fleet serves, where the reader may see it. */
+  served: readonly string[];
+}
+
+/** Whether the connection was lost, and what went wrong and what to do about it. */
+export function TalkNews({ view, served }: TalkNewsProps) {
+  const { language: reader, text } = useReading();
+  const told = view.problem && toldOf(view.problem, served, text, reader);
   return (
     <>
       <Text size="sm" role="status">
-        {view.state === "resuming" ? text("resuming") : ""}
+        {view.state === "resuming" ? text(view.isDraining ? "serverDraining" : "resuming") : ""}
       </Text>
-      {view.problem !== null && (
+      {told && (
         <Alert color="red" variant="outline" role="alert" title={text("somethingFailed")}>
-          {"said" in view.problem
-            ? view.problem.said
-            : text(`microphone_${view.problem.microphone}`)}
+          {told.advice}
+          <Text size="xs" c="dimmed">
+            {told.detail}
+          </Text>
         </Alert>
       )}
     </>

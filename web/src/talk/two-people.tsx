@@ -5,7 +5,8 @@ import { useFormats } from "../app/formats";
 import { useText } from "../messages/text";
 import { hasLanguages, type ConversationView } from "./conversation";
 import { LanguageInput } from "./language-inputs";
-import { Said, stagesOf, Translated } from "./line-card";
+import { latencyLine } from "./latency-line";
+import { Said, Translated } from "./line-card";
 import { hasMicrophone } from "./microphone";
 import {
   MicrophoneControl,
@@ -39,9 +40,9 @@ export function TwoPeople({ from: nearLang, to, onChange, pauses }: TalkProps) {
   const near = useConversation(room, nearAsked);
   const disabled = !hasLanguages(nearAsked);
   const lines = merged(far.view.lines, near.view.lines);
-  const { sources, targets } = useSuggestedLanguages();
+  const { sources, targets, isServed } = useSuggestedLanguages();
   const suggested = [...new Set([...sources, ...targets])].sort();
-  const shared = { lines, disabled, suggested };
+  const shared = { lines, disabled, suggested, served: isServed ? suggested : [] };
   return (
     <Stack>
       {!hasMicrophone() && <NoMicrophone />}
@@ -70,9 +71,12 @@ interface HalfProps {
   /** Whether a language is missing, so that nothing can be said. */
   disabled: boolean;
   suggested: readonly string[];
+  /** What the fleet serves, where its readers may see it. */
+  served: readonly string[];
 }
 
-function Half({ who, lang, setLang, own, other, lines, disabled, suggested }: HalfProps) {
+function Half(props: HalfProps) {
+  const { who, lang, setLang, own, other, lines, disabled, suggested, served } = props;
   const text = useText();
   return (
     <section
@@ -80,7 +84,7 @@ function Half({ who, lang, setLang, own, other, lines, disabled, suggested }: Ha
       aria-label={text("person", { number: who })}
     >
       <Captions own={own.view} lines={lines} label={text("captionsOf", { number: who })} />
-      <TalkNews view={own.view} />
+      <TalkNews view={own.view} served={served} />
       <div className="talk-half-controls">
         <LanguageInput
           label={text("language")}
@@ -119,7 +123,6 @@ interface CaptionsProps {
 
 /** Everything that was said, in the language of this half. */
 function Captions({ own, lines, label }: CaptionsProps) {
-  const formats = useFormats();
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     place.current?.scrollTo({ top: place.current.scrollHeight });
@@ -134,21 +137,21 @@ function Captions({ own, lines, label }: CaptionsProps) {
             <Said line={line} />
           </div>
         ) : (
-          <Heard key={line.id} line={line} stages={(entry) => stagesOf(...entry, formats)} />
+          <Heard key={line.id} line={line} />
         ),
       )}
     </div>
   );
 }
 
-type Entry = [string, Line["translations"][string]];
-
-function Heard({ line, stages }: { line: Line; stages: (entry: Entry) => string }) {
-  return Object.entries(line.translations).map((entry) => (
-    <div key={entry[0]}>
-      <Translated language={entry[0]} translation={entry[1]} />
+function Heard({ line }: { line: Line }) {
+  const formats = useFormats();
+  const text = useText();
+  return Object.entries(line.translations).map(([language, translation]) => (
+    <div key={language}>
+      <Translated language={language} translation={translation} />
       <Text size="xs" c="dimmed" className="number">
-        {stages(entry)}
+        {latencyLine(language, translation, formats, text)}
       </Text>
     </div>
   ));

@@ -7,9 +7,15 @@ import { COMMON_LANGUAGES } from "./languages";
 export interface SuggestedLanguages {
   sources: readonly string[];
   targets: readonly string[];
+  /** Whether the fleet serves them, or they are only common. */
+  isServed: boolean;
 }
 
-const COMMON: SuggestedLanguages = { sources: COMMON_LANGUAGES, targets: COMMON_LANGUAGES };
+const COMMON: SuggestedLanguages = {
+  sources: COMMON_LANGUAGES,
+  targets: COMMON_LANGUAGES,
+  isServed: false,
+};
 
 /** Languages that the fleet serves, where the reader may see it; common ones elsewhere. */
 export function useSuggestedLanguages(): SuggestedLanguages {
@@ -25,5 +31,6 @@ async function servedLanguages(): Promise<SuggestedLanguages> {
   return {
     sources: [...new Set(pairs.map(([source = ""]) => source))].sort(),
     targets: [...new Set(pairs.flatMap(([, ...targets]) => targets))].sort(),
+    isServed: true,
   };
 }
