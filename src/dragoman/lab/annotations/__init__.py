@@ -1,6 +1,12 @@
 """What people say of rows, and how far evaluators agree with them."""
 
 from dragoman.lab.annotations.agreement import JudgedRow, agreement_of
+from dragoman.lab.annotations.agreement_told import (
+    agreement_told,
+    annotated_told,
+    calibration_told,
+    is_known,
+)
 from dragoman.lab.annotations.annotations import (
     MAX_AT_ONCE,
     Annotations,
@@ -16,12 +22,6 @@ from dragoman.lab.annotations.calibration import (
     is_calibrated,
     is_judge,
     judged_rows,
-)
-from dragoman.lab.annotations.words import (
-    agreement_told,
-    annotated_told,
-    calibration_told,
-    is_known,
 )
 
 __all__ = [

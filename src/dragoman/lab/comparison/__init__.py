@@ -18,9 +18,9 @@ from dragoman.lab.comparison.compared import (
 )
 from dragoman.lab.comparison.plotting import Plot, histograms
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
+from dragoman.lab.comparison.summary_lines import lines_of as comparison_lines
 from dragoman.lab.comparison.tables import data_frame
 from dragoman.lab.comparison.verdicts import Standing, corrected, judge_not_worse
-from dragoman.lab.comparison.words import lines_of as comparison_lines
 
 __all__ = [
     "Change",

@@ -348,7 +348,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return html_of(self)
 
     def __str__(self) -> str:
-        from dragoman.lab.comparison.words import lines_of
+        from dragoman.lab.comparison.summary_lines import lines_of
 
         return printable("\n".join(lines_of(self)))
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from dragoman.lab.comparison.compared import ComparedAnswer, ComparedRow, Comparison
 from dragoman.lab.comparison.numbers import figure, signed
-from dragoman.lab.comparison.words import COLUMNS, cells_of, notes_of, title_of
+from dragoman.lab.comparison.summary_lines import COLUMNS, cells_of, notes_of, title_of
 
 ROWS_SHOWN = 10
 _INPUT_CHARACTERS = 300

@@ -11,9 +11,8 @@ import numpy as np
 
 from dragoman.lab.comparison.compared import Change, Compared, Finding, LeftOut, Missing, WorstTurn
 from dragoman.lab.comparison.numbers import rounded
-from dragoman.lab.comparison.reading import Seen, Series, Unit
+from dragoman.lab.comparison.run_reader import Seen, Series, Unit
 from dragoman.lab.comparison.verdicts import ALPHA
-from dragoman.lab.outcomes import TurnOutcomeKind
 from dragoman.lab.statistics import (
     Difference,
     Floats,
@@ -22,6 +21,7 @@ from dragoman.lab.statistics import (
     holm,
     of_each,
 )
+from dragoman.lab.turn_outcomes import TurnOutcomeKind
 
 SEED = 20_260_401
 """The same rows give the same interval and the same p, whenever they are compared."""

@@ -7,7 +7,7 @@ from html import escape
 
 from dragoman.lab.comparison.compared import ComparedAnswer, Comparison
 from dragoman.lab.comparison.numbers import signed
-from dragoman.lab.comparison.words import COLUMNS, cells_of, notes_of, title_of
+from dragoman.lab.comparison.summary_lines import COLUMNS, cells_of, notes_of, title_of
 
 ROWS_SHOWN = 10
 _TEXT_CHARACTERS = 500

@@ -21,7 +21,7 @@ from dragoman.lab.comparison.compared import (
     Comparison,
 )
 from dragoman.lab.comparison.finding import Contestant, find_contestant, find_last
-from dragoman.lab.comparison.reading import FAILURES, MAX_TURNS, Seen, fingerprints_in, read_run
+from dragoman.lab.comparison.run_reader import FAILURES, MAX_TURNS, Seen, fingerprints_in, read_run
 from dragoman.lab.comparison.side_by_side import rows_of, said_of, worst_first
 from dragoman.lab.evaluators import (
     EVALUATORS,

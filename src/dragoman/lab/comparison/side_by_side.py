@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dragoman.lab.comparison.compared import ComparedAnswer, ComparedRow, Comparison
 from dragoman.lab.comparison.diffs import Differ, Piece
-from dragoman.lab.comparison.reading import Seen, Unit
+from dragoman.lab.comparison.run_reader import Seen, Unit
 from dragoman.lab.repository import pairing
 from dragoman.store import StoreConnection
 

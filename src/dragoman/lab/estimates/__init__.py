@@ -1,6 +1,6 @@
 """What a run will take, before it starts: three items are tried, and the rest is reckoned."""
 
-from dragoman.lab.estimates.estimating import Estimates
+from dragoman.lab.estimates.estimates import Estimates
 from dragoman.lab.estimates.figures import (
     TARGET,
     Estimate,

@@ -47,7 +47,7 @@ from dragoman.lab.experiments.asking import (
     no_version,
     with_evaluators,
 )
-from dragoman.lab.experiments.reading import ExperimentReading
+from dragoman.lab.experiments.overviews import ExperimentReading
 from dragoman.lab.experiments.starting import (
     APPEND,
     SUBMIT,
@@ -117,6 +117,7 @@ class Experiments(ExperimentReading):
         role: LabRole = SERVER,
         on_started: Callable[[RunId], None] = lambda run_id: None,
         on_news: Callable[[RunId], None] = lambda run_id: None,
+        on_killed: Callable[[RunId], None] = lambda run_id: None,
     ) -> None:
         super().__init__(store, clock)
         self._settings = settings
@@ -125,6 +126,7 @@ class Experiments(ExperimentReading):
         self._role = role
         self._on_started = on_started
         self._on_news = on_news
+        self._on_killed = on_killed
 
     async def create(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         """Store an experiment, once everything about it has been checked."""
@@ -423,6 +425,7 @@ class Experiments(ExperimentReading):
             raise ExperimentNotRunning(
                 f"Experiment {experiment_id} is not running; there is nothing to kill."
             )
+        self._on_killed(killed)
         # This process drives the run to its end: the program that drove it may be gone.
         self._on_started(killed)
         return killed

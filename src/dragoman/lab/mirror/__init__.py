@@ -9,7 +9,7 @@ from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway, TooSlo
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
 from dragoman.lab.mirror.queries import Mirrored
-from dragoman.lab.mirror.reading import Places, columns_of, result_places
+from dragoman.lab.mirror.row_places import Places, columns_of, result_places
 
 __all__ = [
     "BadPattern",

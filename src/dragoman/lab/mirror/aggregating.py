@@ -19,7 +19,6 @@ from dragoman.lab.mirror.grouping import WHOLE, By, Key, MirrorAsker, QueryColum
 from dragoman.lab.mirror.interface import Mirror, MirrorReader
 from dragoman.lab.mirror.queries import ITEM, Mirrored
 from dragoman.lab.mirror.spreading import FieldValues, Spreads
-from dragoman.lab.outcomes import TurnOutcomeKind
 from dragoman.lab.repository import (
     FEW_VALUES,
     MAX_GROUPS,
@@ -39,6 +38,7 @@ from dragoman.lab.repository import (
     told_by,
 )
 from dragoman.lab.states import ItemStatus
+from dragoman.lab.turn_outcomes import TurnOutcomeKind
 
 _ENDED = "outcome IS NOT NULL"
 _FAILED = f"{_ENDED} AND status <> '{ItemStatus.SUCCESS.value}'"

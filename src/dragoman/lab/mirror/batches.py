@@ -15,9 +15,9 @@ import msgspec
 
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import ExperimentId, ItemId
-from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository import Copied, WholeTurn, typed, verdict_of
 from dragoman.lab.states import ITEM_ENDED
+from dragoman.lab.turn_outcomes import TurnOutcomeKind, outcome_of_score
 
 PASSED, OUTCOME, STATISTIC = "passed.", "outcome.", "statistic."
 """Fields that only aggregates ask for; the number of the evaluator follows."""

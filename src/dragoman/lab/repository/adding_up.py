@@ -14,7 +14,6 @@ import msgspec
 
 from dragoman.lab.filters import MEASURES, NAMED, OWN_TEXTS, REPETITION, Filter
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemKey, RunId
-from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository.aggregates import (
     FEW_VALUES,
     NO_CODE,
@@ -38,6 +37,7 @@ from dragoman.lab.repository.fields import Numbers
 from dragoman.lab.repository.repeating import Repeated, Try, repeated
 from dragoman.lab.repository.result_rows import WholeTurn, every_turn
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
+from dragoman.lab.turn_outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.store import StoreConnection
 
 MAX_GROUPS = 50

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import AnnotatedName, Calibration, EvaluatorSpec, ExperimentId, RunId
-from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository.certainty import (
     MEASURED,
     Range,
@@ -33,6 +32,7 @@ from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.repeating import Repeated, repeated
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
+from dragoman.lab.turn_outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.store import StoreConnection
 
 BINS = 10

@@ -76,7 +76,7 @@ from dragoman.lab.running.describing import (
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
 from dragoman.lab.running.estimating import EstimateResult, aestimate, estimate
-from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
+from dragoman.lab.running.function_answers import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Away, Interrupts, Reached, interrupts, watch

@@ -5,16 +5,6 @@ interval. Needs the extra ``lab``.
 """
 
 from dragoman.lab.statistics.agreement import cohen_kappa, correlation, krippendorff_alpha
-from dragoman.lab.statistics.comparing import (
-    ALPHA,
-    Difference,
-    Verdict,
-    compare_corpora,
-    compare_means,
-    holm,
-    items_needed,
-    not_worse,
-)
 from dragoman.lab.statistics.intervals import (
     Interval,
     clustered_mean_interval,
@@ -29,6 +19,16 @@ from dragoman.lab.statistics.intervals import (
     rate_interval,
     score_interval,
     unit_mean_interval,
+)
+from dragoman.lab.statistics.paired_tests import (
+    ALPHA,
+    Difference,
+    Verdict,
+    compare_corpora,
+    compare_means,
+    holm,
+    items_needed,
+    not_worse,
 )
 from dragoman.lab.statistics.resampling import Floats, ScoreOf, of_each
 

@@ -17,9 +17,9 @@ from dragoman.lab.evaluators import Fingerprint
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.mirror import searcher
 from dragoman.lab.model import JsonValue, RunId
-from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of, outcome_of_score
 from dragoman.lab.repository import pairing, runs
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
+from dragoman.lab.turn_outcomes import TurnOutcomeKind, outcome_of, outcome_of_score
 from dragoman.store import Store, StoreConnection
 
 Unit = pairing.Unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of, outcome_of_score
+from dragoman.lab.turn_outcomes import TurnOutcomeKind, outcome_of, outcome_of_score
 
 
 @pytest.mark.parametrize(
