@@ -87,6 +87,7 @@ class Lab:
             role=role,
             on_started=self.resume,
             on_news=queue.news.put,
+            on_killed=queue.stops.put,
         )
         self._scheduler = Scheduler(
             store,

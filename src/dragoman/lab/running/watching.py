@@ -134,10 +134,11 @@ async def watch(
         try:
             reached = await watched.look()
             if stops < interrupted.count and reached.status not in ENDED:
-                stops = interrupted.count
-                display.say(_stopping(reached, stops))
+                pressed = interrupted.count
                 with suppress(ExperimentNotRunning):
-                    await watched.stop(let_finish=stops == 1)
+                    await watched.stop(let_finish=pressed == 1)
+                stops = pressed
+                display.say(_stopping(reached, stops))
                 continue
         except (DependencyDown, StoreError) as error:
             if stops < interrupted.count:

@@ -280,7 +280,7 @@ class Driver:
         if step.untaken:
             self._metrics.lab_items_offered_again.inc(len(step.untaken))
             self._queue.offers.put(ItemOffer(run.run_id, tuple(step.untaken)))
-        if step.terminated and not run.let_finish:
+        if step.terminated:
             self._queue.stops.put(run.run_id)
         lost = len(step.taken_back.queued) + len(step.taken_back.lost)
         if lost:

@@ -102,6 +102,7 @@ class Worker:
         self._taking: asyncio.Future[Followers] | None = None
         self._leaving = TaskSet()
         self._giving_back = TaskSet()
+        self._stopping = TaskSet()
 
     async def start(self) -> None:
         """Begin to take items."""
@@ -123,6 +124,7 @@ class Worker:
         held += await self._taken_in_vain()
         for run_id in list(self._places):
             self._leave(run_id)
+        await self._stopping.wait(LEAVE_SECONDS)
         await self._leaving.wait(LEAVE_SECONDS)
         await self._combiner.close()
         await self._giving_back.wait(LEAVE_SECONDS)
@@ -211,7 +213,23 @@ class Worker:
     async def _hear_stops(self) -> None:
         while True:
             for run_id in await self._queue.stops.take():
-                self._leave(run_id)
+                place = self._places.get(run_id)
+                if place is None:
+                    self._backlog.forget(run_id)
+                    continue
+                place.is_ending = True  # from now on nothing of it begins
+                self._stopping.spawn(self._unless_in_trouble(self._look_at_end(place)))
+
+    async def _look_at_end(self, place: Workplace) -> None:
+        """Leave a run that is over; of one that is being ended, what is served may finish."""
+        run_id = place.run.run_id
+        found = await self._store.read(lambda c: run_and_experiment(c, run_id))
+        if self._places.get(run_id) is not place:
+            return
+        if found is None or not found[0].is_worked_on:
+            self._leave(run_id)
+        else:
+            await self._leave_the_line(place)
 
     # --- taking and carrying out ----------------------------------------------------------------
 
@@ -489,7 +507,7 @@ class Worker:
         for asked, (begun, ahead) in zip(wanted, taken, strict=True):
             place = self._places.get(asked.run.run_id)
             vacant: list[InHand] = []
-            if place is not None and not self._is_draining:
+            if place is not None and not (self._is_draining or place.is_ending):
                 ended = [place.working.get(lease) for lease in waiting]
                 vacant = [one for one in ended if one is not None and one.place_waits]
                 for one, follower in zip(vacant, begun, strict=False):
