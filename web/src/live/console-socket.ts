@@ -82,6 +82,10 @@ class ConsoleSocket {
     this.socket = socket;
     socket.onopen = () => {
       this.sendWatch(socket);
+      // Where nothing has changed since, the server has nothing to say.
+      const { cursors } = this.state;
+      const isKnown = [...this.watched.keys()].every((topic) => cursors[topic] !== undefined);
+      if (isKnown) this.become("live");
     };
     socket.onmessage = (event: MessageEvent<string>) => {
       this.take(JSON.parse(event.data) as ConsoleMessage);
