@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Playwright, expect
+from tests.browser.conftest import CHROMIUM_OPTIONS
 from tests.browser.pages import PATIENCE_MS, ConsolePage
 from tests.browser.signing_in import key_of, sign_in
 from tests.browser.talking import PATIENT, WATCH_THE_SOUND, say, simulated_node, sound_is_heard
-from tests.integration.serve.server_process import ServerProcess, eventually
+from tests.integration.serve.server_process import DRAGOMAN, ServerProcess, eventually
+from tests.servers.programs import require_program
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -50,6 +53,69 @@ def test_a_text_is_translated_and_spoken(browser: Browser, server: ServerProcess
         saved = Path(download.value.path()).read_text(encoding="utf-8")
         assert saved.startswith("good morning <b>all</b>\n")
         assert console.accessibility_violations() == []
+
+
+def test_a_conversation_in_several_languages_is_saved_as_subtitles_and_as_json(
+    browser: Browser, server: ServerProcess
+) -> None:
+    with ConsolePage.opened(browser, server.url) as console:
+        console.go("/talk?from=en&to=es,fr")
+        for count, said in enumerate(("good morning", "my friend"), 1):
+            say(console, said)
+            for language in ("es", "fr"):
+                expect(console.page.locator(f'[lang="{language}"]')).to_have_count(count)
+        subtitles = saved_as(console, "SRT")
+        assert re.match(r"1\n00:00:0\d,\d{3} --> 00:\d\d:\d\d,\d{3}\ngood morning\n", subtitles)
+        assert re.search(r"\n\n2\n00:.* --> .*\nmy friend\n", subtitles)
+        lines = json.loads(saved_as(console, "JSON"))
+        assert [line["said"] for line in lines] == ["good morning", "my friend"]
+        assert all({*line["translations"]} == {"es", "fr"} for line in lines)
+
+
+def saved_as(console: ConsolePage, form: str) -> str:
+    """The conversation as the page saves it."""
+    with console.page.expect_download() as download:
+        console.page.get_by_role("button", name=f"Download as {form}").click()
+    assert download.value.suggested_filename == f"conversation.{form.lower()}"
+    return Path(download.value.path()).read_text(encoding="utf-8")
+
+
+def test_the_page_talks_through_the_simulated_fleet_of_the_demo(
+    browser: Browser, tmp_path: Path
+) -> None:
+    options = ("--nodes", "3", "--real-nodes", "0", "--traffic", "1")
+    with (
+        ServerProcess(tmp_path / "data", *options, command=(DRAGOMAN, "demo"), env=PATIENT) as demo,
+        ConsolePage.opened(browser, demo.url) as console,
+    ):
+        console.page.add_init_script(WATCH_THE_SOUND)
+        console.go("/talk?from=en&to=zh")
+        say(console, "good morning")
+        expect(console.page.locator('[lang="zh"]').first).not_to_be_empty()
+        sound_is_heard(console)
+
+
+def test_over_plain_http_the_page_says_how_to_get_a_microphone_and_takes_texts(
+    playwright: Playwright, tmp_path: Path
+) -> None:
+    # Any name but localhost is a machine elsewhere to the browser.
+    name = "console.test"
+    far = f"--host-resolver-rules=MAP {name} 127.0.0.1"
+    env = {**PATIENT, "DRAGOMAN_SERVER__ALLOWED_ORIGINS": f"http://{name}"}
+    with (
+        playwright.chromium.launch(
+            executable_path=require_program("chromium"), args=[*CHROMIUM_OPTIONS, far]
+        ) as chromium,
+        ServerProcess(tmp_path / "data", env=env) as server,
+        simulated_node(server),
+        ConsolePage.opened(chromium, server.url.replace("127.0.0.1", name)) as console,
+    ):
+        console.go("/talk")
+        console.shows("dragoman serve --self-signed")
+        expect(console.page.get_by_role("button", name="Speak")).to_have_count(0)
+        say(console, "good morning")
+        console.page.locator('[lang="es"]').first.wait_for()
+        console.complaints.clear()  # the browser tells that it trusts no page over plain HTTP
 
 
 def test_a_pair_that_no_node_serves_is_answered_with_what_is_wrong(

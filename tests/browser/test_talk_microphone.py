@@ -16,6 +16,7 @@ from tests.browser.pages import PATIENCE_MS, ConsolePage
 from tests.browser.talking import PATIENT, WATCH_THE_SOUND, sound_is_heard
 from tests.integration.engines.speech import spoken
 from tests.integration.engines.test_end_to_end import local_node
+from tests.integration.live_api.manual_node import ManualNode, attempt_of
 from tests.integration.serve.server_process import ServerProcess, eventually
 from tests.servers.programs import require_program
 
@@ -168,6 +169,35 @@ def test_stop_stops_also_after_the_language_was_changed(talking: ConsolePage) ->
     talking.page.get_by_role("button", name="Stop").click()
     expect(talking.page.get_by_role("button", name="Speak")).to_be_enabled()
     assert tracks(talking) == ["ended"]
+
+
+def test_what_is_said_is_grey_while_it_may_change_and_black_when_it_is_settled(
+    browser: Browser, open_server: ServerProcess
+) -> None:
+    with (
+        ManualNode(open_server, ("en", "es", "fr"), slots=2) as node,
+        ConsolePage.opened(browser, open_server.url, permissions=["microphone"]) as console,
+    ):
+        console.go("/talk?from=en&to=es,fr")
+        console.page.get_by_role("button", name="Speak").click()
+        first, second = node.take(), node.take()
+        console.page.get_by_role("button", name="Stop").click()
+        jobs = {job["tgt_lang"]: job for job in (first, second)}
+        for job in jobs.values():
+            node.accept(job)
+        partial = attempt_of(jobs["es"])
+        node.say(type="job_partial", text="good mor", is_final=False, **partial)
+        said = console.page.locator(".said").first
+        expect(said).to_have_text("good mor")
+        expect(said).to_have_css("font-style", "italic")
+        grey = said.evaluate("line => getComputedStyle(line).color")
+        node.succeed(jobs["es"], text_asr="good morning", text_translated="buenos dias")
+        expect(said).to_have_text("good morning")
+        expect(said).to_have_css("font-style", "normal")
+        assert said.evaluate("line => getComputedStyle(line).color") != grey
+        node.succeed(jobs["fr"], text_asr="good morning", text_translated="bonjour")
+        expect(console.page.locator('[lang="es"]')).to_have_text("buenos dias")
+        expect(console.page.locator('[lang="fr"]')).to_have_text("bonjour")
 
 
 def test_pauses_may_be_found_by_the_server(browser: Browser, local_server: ServerProcess) -> None:
