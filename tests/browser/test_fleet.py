@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from tests.browser.pages import PATIENCE_MS, ConsolePage
 from tests.integration.live_api.manual_node import Caller, ManualNode, new_pair
 from tests.integration.serve.server_process import ServerProcess, eventually
@@ -67,6 +69,12 @@ def test_filters_are_in_the_address_and_the_address_can_be_shared(
         rows = console.page.get_by_role("table", name="Nodes").get_by_role("row")
         expect(rows).to_have_count(2)
         assert "q=alpha" in console.page.url
+        asked: list[str] = []
+        console.page.on("request", lambda request: asked.append(request.url))
+        console.go("/nodes")
+        console.page.get_by_label("Language pair").press_sequentially(":".join(pair), delay=50)
+        expect(rows).to_have_count(2)
+        assert len([url for url in asked if "/api/v1/pools/" in url]) == 1
         console.go(f"/nodes?pair={pair[0]}:{pair[1]}&status=ready")
         expect(rows).to_have_count(2)
         expect(rows.nth(1)).to_contain_text("n-alpha")
@@ -137,6 +145,11 @@ def test_a_job_shows_its_attempts_in_time_and_why_its_nodes_were_chosen(
         first.fail(first.take(), "NODE_OVERLOADED")
         second.succeed(second.take(), text_translated=f"hola {MARKUP}")
         console.go("/jobs")
+        console.page.get_by_label("Filter").fill(":".join(pair))
+        expect(console.page.get_by_role("row")).to_have_count(2)
+        expect(console.page.get_by_role("row").nth(1)).to_contain_text(
+            re.compile(r"\d\d:\d\d:\d\d")
+        )
         console.page.get_by_role("link", name=asked["job_id"]).click()
         console.heading(f"Job {asked['job_id']}")
         console.shows("NODE_OVERLOADED")
@@ -223,6 +236,71 @@ def test_markup_in_what_nodes_say_is_shown_as_text(
         console.page.get_by_role("link", name=name).click()
         console.heading(f"Node {name}")
         console.page.get_by_role("cell", name=MARKUP, exact=True).first.wait_for()
+        assert console.page.locator("img").count() == 0
+
+
+def test_markup_in_sessions_explanations_and_settings_is_shown_as_text(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pair, name = new_pair(), f"n-{MARKUP}/2"
+    folder = tmp_path_factory.mktemp("planted") / MARKUP
+    folder.parent.mkdir(parents=True)
+    with (
+        ServerProcess(folder) as server,
+        ConsolePage.opened(browser, server.url) as console,
+        ManualNode(server, pair, node_id=name) as node,
+        connect(server.url.replace("http", "ws") + "/ws/session") as socket,
+    ):
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(timeout=10))["session_id"]
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": MARKUP}))
+        job = node.take()
+        node.succeed(job, text_translated=MARKUP)
+        console.go(f"/sessions/{session_id}")
+        console.page.get_by_role("link", name=name).wait_for()
+        assert console.page.locator("img").count() == 0
+        console.go(f"/jobs/{job['job_id']}")
+        # As the node of the attempt, as a candidate, and as the one that was chosen.
+        expect(console.page.get_by_role("link", name=name)).to_have_count(3)
+        console.shows(MARKUP)
+        assert console.page.locator("img").count() == 0
+        console.go("/settings?q=data_dir")
+        console.page.get_by_role("cell").filter(has_text=MARKUP).first.wait_for()
+        assert console.page.locator("img").count() == 0
+
+
+def answered_with(body: object, route: Route) -> None:
+    route.fulfill(json=body)
+
+
+def test_markup_in_alerts_and_dead_letters_is_shown_as_text(console: ConsolePage) -> None:
+    alert = {
+        "name": f"Dragoman{MARKUP}",
+        "severity": "page",
+        "state": "firing",
+        "summary": MARKUP,
+        "since": "2026-11-19T12:00:00Z",
+        "for_seconds": 60,
+        "about": {"node": MARKUP},
+        "runbook": f"docs/howto/runbook.md#{MARKUP}",
+    }
+    alerts = {"items": [alert], "looked_at": None, "not_judged": [MARKUP]}
+    letter = {
+        "letter_id": "l-1",
+        "instance_id": MARKUP,
+        "reason": MARKUP,
+        "buried_at": "2026-11-19T12:00:00Z",
+        "note": {MARKUP: MARKUP},
+    }
+    letters = {"items": [letter], "next": None}
+    # No node and no client has a way to plant it here: the server's answer does.
+    for address, planted in (("alerts", alerts), ("cluster/dead-letters", letters)):
+        console.page.route(f"**/api/v1/{address}", partial(answered_with, planted))
+    for path, title in (("/alerts", "Alerts"), ("/cluster", "Cluster")):
+        console.go(path)
+        console.heading(title)
+        console.shows(MARKUP)
         assert console.page.locator("img").count() == 0
 
 
