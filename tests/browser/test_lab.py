@@ -373,6 +373,8 @@ def test_experiments_are_compared_with_the_biggest_losses_first(
     expect(console.page.locator(".compared-row")).to_have_count(20)
     console.page.get_by_role("button", name="Show more").click()
     expect(console.page.locator(".compared-row")).to_have_count(30)
+    parts = console.page.locator(".compared-row").get_by_role("heading", level=3)
+    expect(parts).to_have_text(["The biggest losses", "Ties", "Wins"])
     console.page.get_by_label("By").select_option("chrf")
     expect(console.page).to_have_url(re.compile("by=chrf"))
     nothing_was_run(console)

@@ -1,5 +1,41 @@
-/** The ink of a chart's axes in the light or the dark theme. */
-export function chartAxis(scheme: "light" | "dark") {
+const LABEL = { labelSize: 18, labelGap: 0, labelFont: "12px system-ui, sans-serif" };
+
+/** An axis of a chart in the light or the dark theme; it may say what it measures. */
+export function chartAxis(scheme: "light" | "dark", label?: string) {
   const ink = scheme === "dark" ? "#c9d1d9" : "#343a40";
-  return { stroke: ink, grid: { stroke: `${ink}22` }, ticks: { stroke: `${ink}44` } };
+  return {
+    stroke: ink,
+    grid: { stroke: `${ink}22` },
+    ticks: { stroke: `${ink}44` },
+    ...(label !== undefined && { label, ...LABEL }),
+  };
+}
+
+const DAY_SECONDS = 24 * 60 * 60;
+
+/** The axis of time: in the reader's language and zone, the day with the hours of another one. */
+export function timeAxis(scheme: "light" | "dark", locale: string) {
+  const at = timeTicks(locale);
+  return { ...chartAxis(scheme), values: (_: unknown, times: number[]) => at(times) };
+}
+
+/** What stands at the ticks of a time axis, whose times are in seconds. */
+export function timeTicks(locale: string, timeZone?: string): (times: readonly number[]) => string[] {
+  const zone = timeZone === undefined ? {} : { timeZone };
+  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...zone } as const;
+  const ofDay = new Intl.DateTimeFormat(locale, clock);
+  const ofSecond = new Intl.DateTimeFormat(locale, { ...clock, second: "2-digit" });
+  const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", ...zone });
+  return (times) => {
+    const [first = 0, second = first] = times;
+    const step = second - first;
+    return times.map((seconds, index) => {
+      const at = new Date(seconds * 1000);
+      if (step >= DAY_SECONDS) return day.format(at);
+      const time = (step > 0 && step < 60 ? ofSecond : ofDay).format(at);
+      const before = times[index - 1];
+      const isNewDay = before !== undefined && day.format(new Date(before * 1000)) !== day.format(at);
+      return isNewDay ? `${time}\n${day.format(at)}` : time;
+    });
+  };
 }

@@ -12,6 +12,13 @@ export interface Formats {
   percent: (share: number) => string;
   /** A time span in the unit that fits it. */
   seconds: (value: number) => string;
+  /** The language and region whose habits these are. */
+  locale: string;
+}
+
+/** The chosen language as the reader's own region writes it, where the browser names one. */
+export function localeOf(language: string, preferred: readonly string[]): string {
+  return preferred.find((tag) => tag.toLowerCase().startsWith(`${language}-`)) ?? language;
 }
 
 /** Units of time: name, seconds, and from how many seconds on a span is told in it. */
@@ -24,10 +31,19 @@ const SPANS: readonly (readonly [string, number, number])[] = [
 export function formatsOf(language: string): Formats {
   const number = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
   const precise = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
-  const time = new Intl.DateTimeFormat(language, { dateStyle: "short", timeStyle: "medium" });
+  const time = new Intl.DateTimeFormat(language, {
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+  });
   const score = new Intl.NumberFormat(language, { maximumSignificantDigits: 4 });
   const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
   return {
+    locale: language,
     number: (value) => number.format(value),
     milliseconds: (value) =>
       value >= 1000 ? `${precise.format(value / 1000)} s` : `${precise.format(value)} ms`,
@@ -48,5 +64,5 @@ export function formatsOf(language: string): Formats {
 
 export function useFormats(): Formats {
   const { language } = useReading();
-  return useMemo(() => formatsOf(language), [language]);
+  return useMemo(() => formatsOf(localeOf(language, navigator.languages)), [language]);
 }

@@ -5,7 +5,8 @@ import { useElementSize, useMergedRef } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import UPlot from "uplot";
 
-import { chartAxis } from "../app/chart-axis";
+import { chartAxis, timeAxis } from "../app/chart-axis";
+import { useFormats } from "../app/formats";
 import type { Overview } from "../live/fleet-state";
 import { useText } from "../messages/text";
 
@@ -18,6 +19,7 @@ const RIGHT = 1 as UPlot.Axis.Side;
 /** Jobs a second and slots in use, since the page was opened. */
 export function ActivityChart({ overview }: { overview: Overview }) {
   const text = useText();
+  const { locale } = useFormats();
   const place = useRef<HTMLDivElement>(null);
   const { ref: sized, width } = useElementSize();
   const ref = useMergedRef(place, sized);
@@ -29,7 +31,7 @@ export function ActivityChart({ overview }: { overview: Overview }) {
 
   useEffect(() => {
     if (place.current === null || width === 0) return;
-    const axis = chartAxis(scheme);
+    const time = timeAxis(scheme, locale);
     const drawn = new UPlot(
       {
         width,
@@ -40,7 +42,11 @@ export function ActivityChart({ overview }: { overview: Overview }) {
           { label: rate, stroke: "#1c7ed6", width: 2 },
           { label: used, stroke: "#f08c00", width: 2, scale: "slots" },
         ],
-        axes: [axis, axis, { ...axis, side: RIGHT, scale: "slots" }],
+        axes: [
+          time,
+          chartAxis(scheme, rate),
+          { ...chartAxis(scheme, used), side: RIGHT, scale: "slots", grid: { show: false } },
+        ],
         scales: { y: { range: fromZero }, slots: { range: fromZero } },
       },
       points.current,
@@ -51,7 +57,7 @@ export function ActivityChart({ overview }: { overview: Overview }) {
       chart.current = null;
       drawn.destroy();
     };
-  }, [width, scheme, rate, used]);
+  }, [width, scheme, locale, rate, used]);
 
   useEffect(() => {
     const [times, rates, slots] = points.current;

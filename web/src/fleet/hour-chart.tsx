@@ -5,7 +5,7 @@ import { useElementSize, useMergedRef } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import UPlot from "uplot";
 
-import { chartAxis } from "../app/chart-axis";
+import { chartAxis, timeAxis } from "../app/chart-axis";
 import { useFormats } from "../app/formats";
 import { useText } from "../messages/text";
 import { hourSum, minuteTimes, type MinuteSeries } from "./hour";
@@ -24,6 +24,7 @@ interface HourChartProps {
 export function HourChart({ beganAt, series }: HourChartProps) {
   const text = useText();
   const formats = useFormats();
+  const { locale } = formats;
   const place = useRef<HTMLDivElement>(null);
   const { ref: sized, width } = useElementSize();
   const ref = useMergedRef(place, sized);
@@ -36,7 +37,7 @@ export function HourChart({ beganAt, series }: HourChartProps) {
   ];
   useEffect(() => {
     if (place.current === null || width === 0) return;
-    const axis = chartAxis(scheme);
+    const time = timeAxis(scheme, locale);
     const drawn = new UPlot(
       {
         width,
@@ -45,22 +46,29 @@ export function HourChart({ beganAt, series }: HourChartProps) {
         series: [
           {},
           { label: jobs, stroke: "#1c7ed6", width: 2 },
-          { label: failed, stroke: "#e03131", width: 2 },
-          { label: refused, stroke: "#f08c00", width: 2 },
+          { label: refused, stroke: "#f08c00", width: 3 },
+          // Above the refused ones and dashed: both are to be seen where they are as many.
+          { label: failed, stroke: "#e03131", width: 2, dash: [6, 4] },
           { label: mean, stroke: "#868e96", width: 1, scale: "ms", spanGaps: false },
         ],
         axes: [
-          axis,
-          axis,
-          { ...axis, side: RIGHT, scale: "ms", grid: { show: false }, size: 60 },
+          time,
+          chartAxis(scheme, jobs),
+          {
+            ...chartAxis(scheme, `${mean} (ms)`),
+            side: RIGHT,
+            scale: "ms",
+            grid: { show: false },
+            size: 60,
+          },
         ],
         scales: { y: { range: fromZero }, ms: { range: fromZero } },
       },
       [
         minuteTimes(beganAt),
         [...series.jobs],
-        [...series.failed],
         [...series.refused],
+        [...series.failed],
         [...series.mean_ms],
       ],
       place.current,
@@ -68,7 +76,7 @@ export function HourChart({ beganAt, series }: HourChartProps) {
     return () => {
       drawn.destroy();
     };
-  }, [width, scheme, jobs, failed, refused, mean, beganAt, series]);
+  }, [width, scheme, locale, jobs, failed, refused, mean, beganAt, series]);
   const sum = hourSum(series);
   const summary = text("hourSummary", {
     jobs: formats.number(sum.jobs),

@@ -101,6 +101,9 @@ const STAGE_COLORS: Readonly<Record<Stage, string>> = {
   running: "var(--mantine-color-green-6)",
 };
 
+/** Where the time axis has ticks, as shares of it. */
+const TICKS = [0, 0.25, 0.5, 0.75, 1] as const;
+
 function AttemptsCard({ job, nowMs }: { job: Job; nowMs: number }) {
   const text = useText();
   const formats = useFormats();
@@ -137,6 +140,9 @@ function AttemptsCard({ job, nowMs }: { job: Job; nowMs: number }) {
               role="img"
               aria-label={spans.map((span) => text(span.stage)).join(", ")}
             >
+              {TICKS.map((share) => (
+                <line key={share} className="time-tick" x1={share * 100} x2={share * 100} y2="4" />
+              ))}
               {spans.map((span) => (
                 <rect
                   key={span.stage}
@@ -150,6 +156,11 @@ function AttemptsCard({ job, nowMs }: { job: Job; nowMs: number }) {
           </div>
         ))}
       </Stack>
+      <div className="time-ticks" aria-hidden="true">
+        {TICKS.map((share) => (
+          <span key={share}>{formats.milliseconds(share * lengthMs)}</span>
+        ))}
+      </div>
       <Group gap="md" mt="xs">
         {(["waiting", "accepted", "running"] as const).map((stage) => (
           <Group key={stage} gap={6}>

@@ -4,17 +4,21 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { answerOf, api } from "../api/client";
+import { useFormats } from "../app/formats";
 import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { SEARCH_FIELD } from "../app/shortcuts";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
+import { filteredJobs } from "./job-filter";
 
 /** The tenant's newest jobs, and the way to any job by its id. */
 export function JobsPage() {
   const text = useText();
   const navigate = useNavigate();
+  const formats = useFormats();
   const [wanted, setWanted] = useState("");
+  const [words, setWords] = useState("");
   const jobs = useInfiniteQuery({
     queryKey: ["jobs"],
     queryFn: ({ pageParam }) =>
@@ -26,7 +30,8 @@ export function JobsPage() {
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
   });
-  const rows = jobs.data?.pages.flatMap((page) => page.items) ?? [];
+  const read = jobs.data?.pages.flatMap((page) => page.items) ?? [];
+  const rows = filteredJobs(read, words);
   return (
     <Stack>
       <PageTitle>{text("jobs")}</PageTitle>
@@ -38,7 +43,6 @@ export function JobsPage() {
       >
         <Group align="end">
           <TextInput
-            {...SEARCH_FIELD}
             label={text("jobId")}
             required
             value={wanted}
@@ -62,13 +66,33 @@ export function JobsPage() {
       </form>
       {jobs.isPending && <Loading />}
       {jobs.error && <ProblemAlert error={jobs.error} />}
-      {jobs.data && rows.length === 0 && <Text>{text("noJobs")}</Text>}
+      {jobs.data && read.length === 0 && <Text>{text("noJobs")}</Text>}
+      {read.length > 0 && (
+        <Group align="end">
+          <TextInput
+            {...SEARCH_FIELD}
+            label={text("filter")}
+            placeholder={text("filterJobsHint")}
+            value={words}
+            onChange={(event) => {
+              setWords(event.currentTarget.value);
+            }}
+          />
+          <Text c="dimmed" size="sm" role="status">
+            {text("jobsShown", {
+              count: formats.number(rows.length),
+              total: formats.number(read.length),
+            })}
+          </Text>
+        </Group>
+      )}
       {rows.length > 0 && (
         <Table.ScrollContainer minWidth={600}>
           <Table>
             <Table.Thead>
               <Table.Tr>
                 <Table.Th>{text("job")}</Table.Th>
+                <Table.Th>{text("time")}</Table.Th>
                 <Table.Th>{text("pair")}</Table.Th>
                 <Table.Th>{text("state")}</Table.Th>
                 <Table.Th>{text("outcome")}</Table.Th>
@@ -89,6 +113,7 @@ export function JobsPage() {
                       {job.job_id}
                     </Anchor>
                   </Table.Td>
+                  <Table.Td>{job.attempts[0]?.at.dispatched ? formats.time(job.attempts[0].at.dispatched) : "–"}</Table.Td>
                   <Table.Td>{`${job.src_lang}:${job.tgt_lang}`}</Table.Td>
                   <Table.Td>{job.state}</Table.Td>
                   <Table.Td>{job.error?.code ?? job.outcome ?? "–"}</Table.Td>

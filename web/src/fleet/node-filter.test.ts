@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { NodeRow } from "../live/fleet-state";
-import { filteredNodes, nodeFilterOf } from "./node-filter";
+import { filteredNodes, isPair, nodeFilterOf } from "./node-filter";
 
 const row = (node_id: string, fields: Partial<NodeRow> = {}): NodeRow => ({
   node_id,
@@ -43,4 +43,9 @@ test("a pair shows its members only, and none while they are not known", () => {
   expect(filteredNodes(nodes, { pair: "en:es" }, new Set(["b"]))).toEqual([row("b")]);
   expect(filteredNodes(nodes, { pair: "en:es" }, null)).toEqual([]);
   expect(filteredNodes(nodes, { status: "offline" }, null)).toEqual([]);
+});
+
+test("a pair is asked for once it is written to its end", () => {
+  expect(["e", "en", "en:", "en:e", ":es", "en es"].map(isPair)).not.toContain(true);
+  expect(["en:es", "zh-Hant:en-GB"].map(isPair)).toEqual([true, true]);
 });

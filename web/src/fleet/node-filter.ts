@@ -32,6 +32,11 @@ export function nodeFilterOf(search: Readonly<Record<string, unknown>>): NodeFil
   };
 }
 
+/** Whether it is a whole pair, such as `en:es`, and not the beginning of one. */
+export function isPair(written: string): boolean {
+  return /^[^\s:/]{2,}:[^\s:/]{2,}$/.test(written);
+}
+
 /** The nodes that pass; members are those of the pair, where one is asked for. */
 export function filteredNodes(
   rows: Iterable<NodeRow>,

@@ -1,5 +1,6 @@
 import { Group, NativeSelect, Stack, Switch, Text, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useDebouncedValue } from "@mantine/hooks";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
 
@@ -11,11 +12,12 @@ import { SEARCH_FIELD } from "../app/shortcuts";
 import { useFleet } from "../live/use-fleet";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
-import { filteredNodes, NODE_STATES, nodeFilterOf } from "./node-filter";
+import { filteredNodes, isPair, NODE_STATES, nodeFilterOf } from "./node-filter";
 import { NodeCells } from "./node-cells";
 import { NodeTable } from "./node-table";
 
 const route = getRouteApi("/shell/nodes");
+const TYPING_MS = 300;
 
 /** Every node, filtered by what the address says. */
 export function NodesPage() {
@@ -24,10 +26,11 @@ export function NodesPage() {
   const filter = route.useSearch();
   const navigate = useNavigate({ from: "/nodes" });
   const nodes = useFleet("nodes");
+  const [pair] = useDebouncedValue(filter.pair, TYPING_MS);
   const members = useQuery({
-    queryKey: ["pool", filter.pair],
-    queryFn: () => membersOf(filter.pair ?? ""),
-    enabled: filter.pair !== undefined,
+    queryKey: ["pool", pair],
+    queryFn: () => membersOf(pair ?? ""),
+    enabled: pair !== undefined && pair === filter.pair && isPair(pair),
   });
   const shown = useMemo(
     () => (nodes ? filteredNodes(nodes.values(), filter, members.data ?? null) : []),

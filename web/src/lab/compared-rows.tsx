@@ -5,6 +5,7 @@ import { useText } from "../messages/text";
 import { signed } from "./compared-scores";
 import { DiffText } from "./diff-text";
 import { RowLink } from "./row-link";
+import { resultOf } from "./compared-result";
 import { inputText, outputText } from "./row-values";
 import type { Comparison } from "./types";
 
@@ -17,6 +18,13 @@ interface ComparedRowsProps {
   onSort: (name: string) => void;
 }
 
+const RESULTS = {
+  loss: "biggestLosses",
+  tie: "ties",
+  win: "wins",
+  unknown: "notComparable",
+} as const;
+
 /** Rows of every run side by side, the biggest losses first. */
 export function ComparedRows({ comparison, rows, onSort }: ComparedRowsProps) {
   const text = useText();
@@ -27,7 +35,7 @@ export function ComparedRows({ comparison, rows, onSort }: ComparedRowsProps) {
     <Card withBorder>
       <Group justify="space-between" align="end">
         <Title order={2} size="h4">
-          {text("biggestLosses")}
+          {text("rowsSideBySide")}
         </Title>
         {names.length > 1 && (
           <NativeSelect
@@ -41,8 +49,13 @@ export function ComparedRows({ comparison, rows, onSort }: ComparedRowsProps) {
         )}
       </Group>
       <Stack gap="md">
-        {rows.map((row) => (
+        {rows.map((row, index) => (
           <div key={`${row.item_id} ${row.turn}`} className="compared-row">
+            {resultOf(row) !== resultOf(rows[index - 1]) && (
+              <Title order={3} size="h5">
+                {text(RESULTS[resultOf(row) ?? "unknown"])}
+              </Title>
+            )}
             <Group gap="xs">
               <RowLink
                 experimentId={comparison.baseline.experiment_id}

@@ -5,7 +5,8 @@ import { useElementSize, useMergedRef } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import UPlot from "uplot";
 
-import { chartAxis } from "../app/chart-axis";
+import { chartAxis, timeAxis } from "../app/chart-axis";
+import { useFormats } from "../app/formats";
 import type { Quality } from "./quality";
 
 const HEIGHT_PX = 180;
@@ -20,12 +21,14 @@ interface QualityChartProps {
 
 /** One score in time: its mean as a line, its interval as a band. */
 export function QualityChart({ quality, label }: QualityChartProps) {
+  const { locale } = useFormats();
   const place = useRef<HTMLDivElement>(null);
   const { ref: sized, width } = useElementSize();
   const ref = useMergedRef(place, sized);
   const scheme = useComputedColorScheme("light");
   useEffect(() => {
     if (place.current === null || width === 0) return;
+    const time = timeAxis(scheme, locale);
     const axis = chartAxis(scheme);
     const bound = { stroke: "transparent", points: { show: false } };
     const drawn = new UPlot(
@@ -35,7 +38,7 @@ export function QualityChart({ quality, label }: QualityChartProps) {
         legend: { show: false },
         series: [{}, bound, bound, { stroke: INK, width: 2, points: { show: true } }],
         bands: [{ series: [2, 1], fill: BAND }],
-        axes: [axis, axis],
+        axes: [time, axis],
       },
       [[...quality.times], [...quality.lows], [...quality.highs], [...quality.means]],
       place.current,
@@ -43,6 +46,6 @@ export function QualityChart({ quality, label }: QualityChartProps) {
     return () => {
       drawn.destroy();
     };
-  }, [quality, width, scheme]);
+  }, [quality, width, scheme, locale]);
   return <div ref={ref} role="img" aria-label={label} />;
 }
