@@ -460,7 +460,9 @@ def test_services_that_no_node_of_the_pair_has_are_refused_however_others_are(
     asyncio.run(story())
 
 
-def test_services_of_a_node_that_is_away_are_waited_for(tmp_path: Path) -> None:
+def test_services_of_a_node_that_is_away_are_waited_for_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     served = Service("apertium", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING, version="3")
 
     async def story() -> None:
@@ -471,19 +473,17 @@ def test_services_of_a_node_that_is_away_are_waited_for(tmp_path: Path) -> None:
                 lab.arun(
                     dataset=ROWS[:1],
                     target=lab.fleet(url=server.url, services={"nmt": "apertium@3"}, **EN_ES),
+                    item_timeout_seconds=2,  # a job that waits is looked at four times in it
                     data_dir=tmp_path / "lab",
                     progress=False,
                 )
             )
-            await until_asked(server.url)
+            await until(lambda: "fleet_items_wait" in caplog.messages)
+            [told] = [one for one in caplog.records if one.getMessage() == "fleet_items_wait"]
+            fields = told.__dict__["fields"]
+            assert fields["pair"] == "en:es"
+            assert "Nodes for en:es are known, but none can take the job now" in fields["reason"]
             async with node_of(server, shout, models=[served], node_id="n2"):
                 assert (await running).summary.stats.success == 1
 
     asyncio.run(story())
-
-
-async def until_asked(url: str) -> None:
-    """Wait until the server has a job."""
-    async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(base_url=url) as http:
-        while not (await http.get("/api/v1/jobs")).json()["items"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import os
 import ssl
 import wave
@@ -31,6 +32,7 @@ from dragoman.lab.plugins import Context, OwnFleet, require_column
 from dragoman.lab.targets.calls import TargetCall, current_call
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn
 from dragoman.lab.targets.recordings import as_column, read_audio
+from dragoman.observability import get_logger
 from dragoman.outbound import (
     AddressRules,
     HttpCaller,
@@ -54,6 +56,7 @@ from dragoman.sdk import (
     Unreachable,
     api_url,
 )
+from dragoman.task_set import TaskSet
 
 LONGEST_LOOK_MS, SHORTEST_LOOK_MS = 20_000, 250
 """How often a job that has not ended is looked at, to know whether it waits or runs."""
@@ -81,6 +84,8 @@ NODES_BACK_SECONDS = 60.0
 the run started, and a server that was restarted knows no node until they have come back."""
 
 _LOOK_FOR_NODES_SECONDS = 1.0
+WHY_ITEMS_WAIT_SECONDS = 60.0
+"""How often the log says why items wait for a node, at most."""
 
 _SAMPLE_TEXT, _SAMPLE_AUDIO = "text", b"\0\0"
 """What stands for a turn when the fleet is only asked whether it would serve it."""
@@ -179,6 +184,9 @@ class FleetTarget:
         self._client = _GuardedJobs(self._reached, context)
         self._clock = context.clock
         self._unserved_since: dict[tuple[str, str], float] = {}
+        self._log = get_logger(__name__, context.clock)
+        self._asked_why_at = -math.inf
+        self._asking_why = TaskSet()
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
         given = await asyncio.to_thread(self._input, turn)
@@ -193,6 +201,7 @@ class FleetTarget:
         return _output(view, keep_audio=self._settings.keep_audio)
 
     async def close(self) -> None:
+        await self._asking_why.stop()
         await self._client.close()
 
     async def _run(self, turn: Turn, given: _Input, call: TargetCall | None) -> JobView:
@@ -214,8 +223,14 @@ class FleetTarget:
             wanted_ms = int(limit_seconds * 1000 / LOOKS_AN_ITEM)
             look_ms = max(SHORTEST_LOOK_MS, min(LONGEST_LOOK_MS, wanted_ms))
 
+        looks = 0
+
         def looked_at(view: JobView) -> None:
             """Count the item's time only while a node has the job: others may come first."""
+            nonlocal looks
+            looks += 1
+            if looks > 1 and view.state is JobState.CREATED:
+                self._say_why_soon(request)
             if call is None:
                 return
             if view.state is JobState.CREATED:
@@ -252,6 +267,25 @@ class FleetTarget:
                     retry_after_seconds=None if wait_ms is None else wait_ms / 1000,
                 ) from None
             raise TargetError(f"The fleet at {shown}: {error.message}") from None
+
+    def _say_why_soon(self, request: JobRequest) -> None:
+        """Have the log say why items wait, now and then."""
+        now = self._clock.monotonic()
+        if now - self._asked_why_at >= WHY_ITEMS_WAIT_SECONDS:
+            self._asked_why_at = now
+            self._asking_why.spawn(self._say_why(request))
+
+    async def _say_why(self, request: JobRequest) -> None:
+        reason = "Nodes that could take them are busy with other work."
+        try:
+            await self._client.check(request)
+        except (DragomanError, Unreachable) as error:
+            reason = getattr(error, "message", str(error))
+        self._log.warning(
+            "fleet_items_wait",
+            pair=f"{request.src_lang}:{request.tgt_lang}",
+            reason=reason,
+        )
 
     async def _waits(self, job_id: JobId) -> bool:
         """Whether no node has the job even now: it was looked at some time ago."""
