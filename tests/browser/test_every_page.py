@@ -97,6 +97,17 @@ def test_the_controls_in_the_head_of_a_page_are_all_in_sight(
             assert console.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_ids_in_tables_stay_in_one_line_on_a_phone(
+    browser: Browser, open_server: ServerProcess, ids: dict[str, str]
+) -> None:
+    size = {"width": 360, "height": 800}
+    with ConsolePage.opened(browser, open_server.url, viewport=size) as console:
+        for name, thing in (("sessions", "session"), ("jobs", "job")):
+            opened(console, name, ids)
+            link = console.page.get_by_role("link", name=ids[thing])
+            assert link.evaluate("one => one.getClientRects().length") == 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_dialogs_are_sound_in_both_themes(
     browser: Browser,

@@ -11,12 +11,19 @@ export function chartAxis(scheme: "light" | "dark", label?: string) {
   };
 }
 
-const DAY_SECONDS = 24 * 60 * 60;
+const [MINUTE, HOUR, DAY] = [60, 3_600, 86_400] as const;
+/** Seconds between ticks: no less than one, so that no two of them say the same. */
+const STEPS = [
+  ...[1, 5, 10, 30],
+  ...[1, 5, 10, 15, 30].map((count) => count * MINUTE),
+  ...[1, 2, 6, 12].map((count) => count * HOUR),
+  ...[1, 2, 7, 30].map((count) => count * DAY),
+];
 
 /** The axis of time: in the reader's language and zone, the day with the hours of another one. */
 export function timeAxis(scheme: "light" | "dark", locale: string) {
   const at = timeTicks(locale);
-  return { ...chartAxis(scheme), values: (_: unknown, times: number[]) => at(times) };
+  return { ...chartAxis(scheme), incrs: STEPS, values: (_: unknown, times: number[]) => at(times) };
 }
 
 /** What stands at the ticks of a time axis, whose times are in seconds. */
@@ -31,8 +38,8 @@ export function timeTicks(locale: string, timeZone?: string): (times: readonly n
     const step = second - first;
     return times.map((seconds, index) => {
       const at = new Date(seconds * 1000);
-      if (step >= DAY_SECONDS) return day.format(at);
-      const time = (step > 0 && step < 60 ? ofSecond : ofDay).format(at);
+      if (step >= DAY) return day.format(at);
+      const time = (step > 0 && step < MINUTE ? ofSecond : ofDay).format(at);
       const before = times[index - 1];
       const isNewDay = before !== undefined && day.format(new Date(before * 1000)) !== day.format(at);
       return isNewDay ? `${time}\n${day.format(at)}` : time;
