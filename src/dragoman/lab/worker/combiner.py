@@ -41,6 +41,10 @@ Followers = tuple[list[TakenItem], list[TakenItem]]
 class Succession(Protocol):
     """Says which items follow those that end, and hears which there were."""
 
+    def follow(self, lease: Lease) -> Lease | None:
+        """Begin an item that was set aside since this one's place began to wait for it."""
+        ...
+
     def wanted(self, waiting: Sequence[Lease]) -> Sequence[NextItems]:
         """What to take in the write that ends these items, whose places wait for others."""
         ...
@@ -125,6 +129,7 @@ class Combiner:
         self._now.clear()
 
     async def _write(self, batch: list[Waiting]) -> None:
+        batch = [(self._with_successor(entry), written) for entry, written in batch]
         try:
             held = await self._stored([entry for entry, _ in batch])
         except Exception as error:
@@ -140,6 +145,20 @@ class Combiner:
                     await self._write_one_by_one(entries)
             return
         self._tell(batch, held)
+
+    def _with_successor(self, entry: JournalEntry) -> JournalEntry:
+        """The entry with the item that has taken its place, if there has come to be one.
+
+        Asked for again, the database would give none: those that were set aside are held.
+        """
+        what = entry.what
+        if self._succession is None or not isinstance(what, TryEntry) or not what.keeps_place:
+            return entry
+        successor = self._succession.follow(entry.lease)
+        if successor is None:
+            return entry
+        what = msgspec.structs.replace(what, successor=successor, keeps_place=False)
+        return msgspec.structs.replace(entry, what=what)
 
     async def _write_one_by_one(self, entries: list[Waiting]) -> None:
         """Write entries of one item in their order; after one that is refused come no others."""

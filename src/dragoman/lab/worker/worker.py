@@ -428,17 +428,33 @@ class Worker:
         if self._is_due(one, now) or not self._may_go_on(place):
             self._free_place(place)
             self._give_back_ahead(place)
-        elif place.ahead and not self._may_have_lost(place, now):
-            successor = place.ahead.popleft()
-            one.handover = Handover(successor.lease)
-            self._metrics.lab_refill.observe(0.0)
-            self._begin(place, successor, one.place_until).place_is_inherited = True
-        else:
+        elif not self._pass_on(place, one, now):
             one.handover = Handover(waits=True)
             one.place_waits = True
         if self._queue.gives_offers_once:
             self._wants_more.set()  # of other runs
         return one.handover
+
+    def _pass_on(self, place: Workplace, one: InHand, now: float) -> bool:
+        """Begin an item that was set aside in the place of this one, if there is any."""
+        if not place.ahead or self._may_have_lost(place, now):
+            return False
+        successor = place.ahead.popleft()
+        one.handover = Handover(successor.lease)
+        self._metrics.lab_refill.observe(now - one.over_at)
+        self._begin(place, successor, one.place_until).place_is_inherited = True
+        return True
+
+    def follow(self, lease: Lease) -> Lease | None:
+        """Begin an item that was set aside since the place of this one waits for it."""
+        place = self._places.get(lease.run_id)
+        one = place.working.get(lease) if place is not None else None
+        if place is None or one is None or not one.place_waits or not self._may_go_on(place):
+            return None
+        if not self._pass_on(place, one, self._clock.monotonic()):
+            return None
+        one.place_waits = False
+        return one.handover.successor
 
     def _is_due(self, one: InHand, now: float) -> bool:
         """Whether a place is to go back, for a worker that has less to do."""
