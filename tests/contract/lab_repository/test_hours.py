@@ -6,11 +6,13 @@ import pytest
 import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, Bench
 
+from dragoman.lab.model import EvaluatorSpec
 from dragoman.lab.repository import hours
 from dragoman.lab.repository.tables import evaluator_record
 from dragoman.store import StoreConnection
 
 HOUR_MS = hours.HOUR_MS
+EVALUATORS = [EvaluatorSpec("exact", "exact")]
 GIVEN = [
     (HOUR_MS - 1, 1.0),  # before the time that is asked for
     (5 * HOUR_MS, 1.0),
@@ -43,7 +45,7 @@ def scored(bench: Bench) -> None:
 
 def test_scores_are_added_up_by_the_hour_in_which_they_were_given(bench: Bench) -> None:
     scored(bench)
-    found = bench.read(lambda c: hours.scores_by_hour(c, EXPERIMENT, None, HOUR_MS))
+    found = bench.read(lambda c: hours.scores_by_hour(c, EXPERIMENT, EVALUATORS, None, HOUR_MS))
     assert [one.began_at_ms for one in found] == [5 * HOUR_MS, 8 * HOUR_MS]
     many, one = (hour.scores["exact"] for hour in found)
     assert many.count == 3
@@ -56,4 +58,4 @@ def test_scores_are_added_up_by_the_hour_in_which_they_were_given(bench: Bench) 
 
 def test_scores_of_evaluators_that_are_not_asked_for_are_left_out(bench: Bench) -> None:
     scored(bench)
-    assert bench.read(lambda c: hours.scores_by_hour(c, EXPERIMENT, {1}, HOUR_MS)) == []
+    assert bench.read(lambda c: hours.scores_by_hour(c, EXPERIMENT, EVALUATORS, {1}, HOUR_MS)) == []
