@@ -138,9 +138,10 @@ def test_items_that_end_together_are_written_together(
 def test_what_was_set_aside_while_places_waited_begins_in_them(database_url: str) -> None:
     """Nothing looks around here: what lies there would lie there for an hour."""
     calls = Calls(seconds=0.0)
+    settings = UNHURRIED.model_copy(update={"lease_seconds": 3_600.0})
 
     async def story() -> None:
-        async with laboratory(database_url, UNHURRIED, context=calls.context) as at:
+        async with laboratory(database_url, settings, context=calls.context) as at:
             version = await with_items(at, 1_000)
             await at.run(spec(version))
             assert set(calls.called.values()) == {1}
