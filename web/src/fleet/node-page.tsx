@@ -20,6 +20,7 @@ import { NodeAttempts } from "./node-attempts";
 import { NodeStatus } from "./node-status";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
+const AGAIN_MS = 1_000;
 
 type Node = components["schemas"]["Node"];
 
@@ -28,7 +29,16 @@ export function NodePage() {
   const text = useText();
   const { nodeId } = route.useParams();
   const row = useFleet("nodes")?.get(nodeId);
-  const node = useQuery({ queryKey: ["node", nodeId], queryFn: () => nodeOf(nodeId) });
+  const node = useQuery({
+    queryKey: ["node", nodeId],
+    queryFn: () => nodeOf(nodeId),
+    // What came and went between two looks of the server changes no row: what was read meanwhile
+    // is old then.
+    refetchInterval: ({ state }) =>
+      row !== undefined && state.data !== undefined && state.data.status !== row.status
+        ? AGAIN_MS
+        : false,
+  });
   useEffect(() => {
     void queryClient.invalidateQueries({ queryKey: ["node", nodeId] });
   }, [row, nodeId]);
