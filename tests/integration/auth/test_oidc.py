@@ -104,7 +104,8 @@ def test_a_change_of_roles_ends_the_other_sign_ins_of_the_person(
         sign_in(other)
         me = other.get("/api/v1/me").json()
         assert me["role"] == "viewer"
-        assert other.get("/api/v1/audit").status_code == 403
+        drain = other.post("/api/v1/nodes/n/drain", headers={"X-CSRF-Token": me["csrf_token"]})
+        assert drain.status_code == 403, "a viewer sees, and changes nothing"
     eventually(lambda: browser.get("/api/v1/me").status_code == 401, "the first one has ended")
 
 

@@ -182,6 +182,6 @@ def _bounds(
 ) -> tuple[float, float] | None:
     if interval is None:
         return None
-    if value is not None:  # a value out of the range shows that the range is not that of its kind
-        interval = interval.within(min(within[0], value), max(within[1], value))
+    if value is not None and within[0] <= value <= within[1]:
+        interval = interval.within(*within)  # a value outside shows that this is not its range
     return interval.low, interval.high
