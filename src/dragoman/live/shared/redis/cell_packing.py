@@ -46,7 +46,7 @@ def node_digest(node_id: NodeId) -> bytes:
     return blake2b(node_id.encode(), digest_size=8).digest()
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)
 def candidate_bytes(mask: int) -> bytes:
     """One byte, the seat's index, for each set bit; the same masks come back with every ask."""
     return bytes(index for index in range(min(mask.bit_length(), 256)) if mask >> index & 1)
@@ -70,7 +70,6 @@ def pack_owner(node_id: NodeId, owner: Owner) -> bytes:
     return pack(_PackedOwner(node_id, owner.instance_id, owner.connection_id, owner.epoch))
 
 
-@lru_cache(maxsize=16_384)
 def read_owner(packed: bytes) -> tuple[NodeId, Owner]:
     it = _decode_owner(packed)
     return it.node_id, Owner(it.instance_id, it.connection_id, it.epoch)

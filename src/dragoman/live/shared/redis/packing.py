@@ -56,7 +56,10 @@ def names(*values: str | bytes) -> bytes:
 
 
 kept_name = lru_cache(maxsize=16_384)(name)
-"""The same, for names that come again with every job: of instances, connections, languages."""
+"""The same, for names that come again with every job and are few: of instances and languages.
+
+What comes and goes, as connections do, would fill it for hours.
+"""
 
 
 def name_at(data: bytes, at: int) -> tuple[bytes, int]:

@@ -197,7 +197,7 @@ class RedisShards:
         if held is not None:
             owner = held.owner
             numbers = (True, opening.index, opening.next_chunk_seq, held.seen, owner.epoch)
-            owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
+            owners = kept_name(owner.instance_id) + packing.name(owner.connection_id)
         else:
             numbers = (False, opening.index, opening.next_chunk_seq, 0, 0)
             owners = packing.NO_NAME + packing.NO_NAME
@@ -396,7 +396,7 @@ class RedisShards:
         if held is not None:
             owner, seen = held.owner, held.seen
             epoch = owner.epoch
-            owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
+            owners = kept_name(owner.instance_id) + packing.name(owner.connection_id)
             if held.session_id[2:4] == closing.job_id[2:4]:
                 in_session = True
                 keys += (_session_key(tag, held.session_id),)
