@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import _lru_cache_wrapper
+
 import pytest
 import redis
 from tests.contract.shared.bench import DUE_MS, Attempt, Bench, as_attempt
@@ -9,6 +12,7 @@ from tests.integration.shared_redis.conftest import OpenBench, ledger_of
 from tests.servers import RedisProcess
 from tests.servers.programs import wait_until
 
+from dragoman.live import shared
 from dragoman.live.ledger import Keep
 from dragoman.live.protocol import AttemptState, Outcome
 from dragoman.live.shared import records as r
@@ -74,6 +78,32 @@ def test_a_job_makes_twenty_calls_in_two_journeys(
     assert finished - placed == 11
     # What lists recent jobs may go at any time, in a journey of its own.
     assert journeys_of_placing - journeys <= 2
+
+
+def test_nothing_is_kept_of_sessions_and_connections_that_ended(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    """Of all functions that remember their answers."""
+    modules = [one for name, one in sys.modules.items() if name.startswith(shared.__name__)]
+    remembering = {
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, _lru_cache_wrapper)
+    }
+
+    def kept() -> int:
+        return sum(one.cache_info().currsize for one in remembering)
+
+    bench = open_bench(own_redis.url)
+    life = Life(bench)
+    before = kept()
+    for _ in range(20):
+        life.held = bench.begin()
+        life.node = bench.join("n-1", slots=4)
+        job, attempt = life.place(0)
+        life.finish(job, attempt, 0)
+    assert kept() == before
 
 
 def test_steps_that_were_gathered_cost_three_calls_however_many_they_are(
