@@ -187,6 +187,14 @@ def test_a_target_that_refuses_every_third_call_does_not_slow_down_the_others() 
         assert ours == plain, "nothing but call by call"
 
 
+def test_a_target_that_happens_to_refuse_many_calls_in_a_row_is_not_called_in_steps() -> None:
+    for seed in (681_595, 1, 2, 3, 4):
+        for answer_seconds in (0.005, 0.05):
+            case = Case(partial(Erratic, 2, 0.01, 0.2), 200, 64, answer_seconds)
+            ours, plain = assert_no_worse(case, seed)
+            assert ours == plain, "nothing but call by call"
+
+
 def test_a_window_with_a_quota_is_not_stormed_by_all_who_wait() -> None:
     case = Case(partial(FixedWindow, 20.0, 1.0, 0.1, Told.EXACTLY), 300, 64, 0.005)
     ours, plain = assert_no_worse(case, seed=1)

@@ -30,8 +30,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 3600.0
 """How long one call is refused before it is given up: a quota for the month is no rate limit."""
 
-LATEST_CALLS, NEARLY_ALL = 12, 10
-"""Of so many of the latest calls, so many have to be refused before calls are made in steps."""
+LATEST_CALLS, NEARLY_ALL = 20, 19
+"""Of so many of the latest calls, so many have to be refused before calls are made in steps. Of a
+target that refuses every second call, whatever its pace, that many are hardly ever refused."""
 
 HELD_SHARE, LONGEST_HELD_SECONDS = 0.15, 0.25
 """For how long calls are held back, as a share of the pause that the target asks for, at most."""
