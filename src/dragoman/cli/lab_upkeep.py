@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -346,31 +346,19 @@ async def _prune(
 
 
 def _note_expiry(connection: StoreConnection, one: Expired) -> None:
-    insert_entry(
-        connection,
-        entry_of(
-            "experiment.prune",
-            subject=one.experiment_id,
-            tenant=one.tenant,
-            by="lab prune",
-            name=one.name,
-            runs=one.runs,
-            items=one.items,
-        ),
-    )
+    _note(connection, "experiment.prune", one, runs=one.runs, items=one.items)
 
 
 def _note_removal(connection: StoreConnection, one: EndedExperiment) -> None:
-    insert_entry(
-        connection,
-        entry_of(
-            "experiment.delete",
-            subject=one.experiment_id,
-            tenant=one.tenant,
-            by="lab prune",
-            name=one.name,
-        ),
-    )
+    _note(connection, "experiment.delete", one)
+
+
+def _note(
+    connection: StoreConnection, action: str, one: EndedExperiment | Expired, **facts: Any
+) -> None:
+    """Enter what `prune` did to an experiment into the audit log."""
+    whose = {"subject": one.experiment_id, "tenant": one.tenant}
+    insert_entry(connection, entry_of(action, **whose, by="lab prune", name=one.name, **facts))
 
 
 def _shown(one: EndedExperiment) -> dict[str, str]:

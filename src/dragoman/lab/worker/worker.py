@@ -611,7 +611,7 @@ class Worker:
                     await self._leave_the_line(place)
 
     async def _leave_the_line(self, place: Workplace) -> None:
-        """Give back items whose calls nobody serves yet, of a run that is being ended here.
+        """Give back items whose calls no node serves yet, of a run that is being ended here.
 
         Calls that are served are let finish, since they are paid for. Those that wait in line may
         wait for ever, and nothing is lost with them.

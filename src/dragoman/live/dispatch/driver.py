@@ -84,7 +84,8 @@ VICTIM_SECONDS = 0.5
 """A job that waits looks for a batch attempt that may give way no more often than this."""
 
 _DOWN_RETRY_MS = 1_000
-_STOPPED = "The server stopped before a node was found; send the request again."
+_NOT_REACHED = "The scheduler cannot reach Redis; send the request again."
+STOPPED = "The server stopped before a node was found; send the request again."
 
 _GIVES_UP = frozenset((Placing.EXISTING, Placing.CONFLICT, Placing.DOWN, Placing.ELSEWHERE))
 """Answers after which a new job looks for no slot: another stands for it, or none does."""
@@ -423,7 +424,7 @@ class JobDriver:
         """The ledger did not answer, and the request may or may not be bound to this job."""
         why = answer.error
         error = errors.DependencyDown(
-            _STOPPED if why is None else why.message,
+            _NOT_REACHED if why is None else why.message,
             retry_after_ms=(why.retry_after_ms if why is not None else None) or _DOWN_RETRY_MS,
         )
         if job.owner is not None:
@@ -907,7 +908,7 @@ class JobDriver:
         for job in list(self.jobs.values()):
             self._submitted(
                 job,
-                errors.DependencyDown(_STOPPED, retry_after_ms=_DOWN_RETRY_MS),
+                errors.DependencyDown(STOPPED, retry_after_ms=_DOWN_RETRY_MS),
             )
 
     # --- inside ---------------------------------------------------------------------------------

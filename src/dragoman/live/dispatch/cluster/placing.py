@@ -20,6 +20,7 @@ from dragoman.live.dispatch.cluster.asks import (
     SharedAsks,
 )
 from dragoman.live.dispatch.cluster.stored_jobs import foreign
+from dragoman.live.dispatch.driver import STOPPED
 from dragoman.live.dispatch.job import Job, Leaving, Seat, Step, Stop, leave_attempt, times_of
 from dragoman.live.dispatch.job_ledger import (
     FULL,
@@ -231,7 +232,8 @@ class JobPlacer:
         except asyncio.CancelledError:
             # The instance stops; a session's utterances go on at the next one.
             if job.owner is None and job.on_submitted is not None:
-                then(job, DOWN, self._asks.clock.monotonic())
+                stopped = PlaceAnswer(Placing.DOWN, error=DependencyDown(STOPPED))
+                then(job, stopped, self._asks.clock.monotonic())
             raise
         now = self._asks.clock.monotonic()
         self.took(_PATH, now - asked)
