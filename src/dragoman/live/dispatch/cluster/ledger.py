@@ -29,6 +29,7 @@ MOST_SEATS = 256
 """No cell has more seats."""
 
 _RELEASE_SECONDS = 0.5
+_RELEASED_TOGETHER = 50
 """Results that were delivered are let go of together: their leases run for longer than that."""
 
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
@@ -392,12 +393,17 @@ class ClusterLedger(SharedAsks):
         self._released.append(job.job_id)
 
     def _release_all(self) -> None:
+        released, self._released = self._released, []
+        self.spawn(self._release_in_turn(released))
+
+    async def _release_in_turn(self, released: Sequence[JobId]) -> None:
+        """A few at a time: jobs that are placed meanwhile do not wait for all of them."""
         by_shard: dict[str, list[JobId]] = {}
-        for job_id in self._released:
+        for job_id in released:
             by_shard.setdefault(job_id[2:4], []).append(job_id)
-        self._released.clear()
         for job_ids in by_shard.values():
-            self.spawn(self._release(job_ids))
+            for start in range(0, len(job_ids), _RELEASED_TOGETHER):
+                await self._release(job_ids[start : start + _RELEASED_TOGETHER])
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         for job_id in job_ids:
