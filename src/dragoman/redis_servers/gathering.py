@@ -170,8 +170,8 @@ class _Batch:
             asking.refused(why)
 
 
-class _Nobody:
-    """Ignores the reply."""
+class _Unread:
+    """Takes a reply that is not read: the one to ASKING."""
 
     def __init__(self, asked_at: float) -> None:
         self.asked_at = asked_at
@@ -343,7 +343,7 @@ class RedisPipeline:
                 asking.loads_seen = connection.loads[library.name]
             if asking.moving:
                 commands.append(_ASKING)
-                askers.append(_Nobody(asking.asked_at))
+                askers.append(_Unread(asking.asked_at))
                 asking.moving = False
             elif gathers and type(request) is FunctionCall and not asking.by_itself:
                 together = request.place.together
