@@ -29,6 +29,11 @@ class Ready(BaseModel):
         default=[],
         description="Dependencies that are down but that live work does not need, such as the lab.",
     )
+    warnings: list[str] = Field(
+        default=[],
+        description="What limits live work although every dependency answers, such as a Redis "
+        "whose memory is full. The server stays ready.",
+    )
 
 
 _EXPOSITION = {"content": {EXPOSITION_CONTENT_TYPE: {"schema": {"type": "string"}}}}
@@ -58,7 +63,10 @@ def health_router(services: Services) -> APIRouter:
         if not verdict.ready:
             response.status_code = 503
         return Ready(
-            status=verdict.status, reasons=list(verdict.reasons), lacking=list(verdict.lacking)
+            status=verdict.status,
+            reasons=list(verdict.reasons),
+            lacking=list(verdict.lacking),
+            warnings=list(verdict.warnings),
         )
 
     @router.get(

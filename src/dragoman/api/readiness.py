@@ -27,6 +27,8 @@ class ReadinessVerdict:
     reasons: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     """What is down that live work does not need."""
+    warnings: tuple[str, ...] = ()
+    """What limits live work although everything answers."""
     dependencies: Mapping[str, bool] = field(default_factory=dict)
     """Whether each of them answers; none is asked while the server starts or drains."""
 
@@ -49,6 +51,7 @@ class Readiness:
         self._timeout_seconds = timeout_seconds
         self._checks: dict[str, Check] = {}
         self._dispensable: set[str] = set()
+        self._warnings: list[Callable[[], str | None]] = []
         self._log = get_logger(__name__, clock)
 
     def add(self, name: str, check: Check, *, dispensable: bool = False) -> None:
@@ -60,6 +63,10 @@ class Readiness:
         self._checks[name] = check
         if dispensable:
             self._dispensable.add(name)
+
+    def add_warning(self, warning: Callable[[], str | None]) -> None:
+        """Tell of something that limits live work while the server is ready all the same."""
+        self._warnings.append(warning)
 
     async def verdict(self) -> ReadinessVerdict:
         """Ask every dependency, all at once."""
@@ -80,6 +87,7 @@ class Readiness:
             "unavailable" if reasons else ServerState.READY.value,
             reasons,
             lacking,
+            tuple(said for warning in self._warnings if (said := warning()) is not None),
             {name: name not in problems for name in self._checks},
         )
 

@@ -15,6 +15,9 @@ from dragoman.errors import DragomanError
 from dragoman.redis_servers import RedisServerFacts, ask_redis, misfit
 from dragoman.settings import ClusterSettings
 
+_NEARLY_FULL = 0.9
+"""From this share of its memory on, the next busy hour may fill it."""
+
 
 def look_at_redis(settings: ClusterSettings, clock: Clock) -> Iterator[CheckupFinding]:
     """Whether Redis answers, is suitable, takes functions, keeps every key and has the time."""
@@ -85,11 +88,26 @@ def judge_redis_rights(missing: Sequence[str]) -> CheckupFinding:
 
 
 def judge_redis_memory(facts: RedisServerFacts) -> CheckupFinding:
-    """Whether Redis keeps every key: a lease that it evicts may be given twice."""
-    if not facts.eviction:
+    """Whether Redis keeps every key, and has room: a lease that it evicts may be given twice."""
+    if facts.eviction:
+        found = f"it evicts keys when it is full (maxmemory-policy {facts.eviction})"
+        remedy = "set maxmemory-policy to noeviction"
+        return CheckupFinding("redis memory", Level.WARN, found, remedy)
+    if not facts.max_bytes:
         return CheckupFinding("redis memory", Level.OK, "it evicts no keys")
-    found = f"it evicts keys when it is full (maxmemory-policy {facts.eviction})"
-    return CheckupFinding("redis memory", Level.WARN, found, "set maxmemory-policy to noeviction")
+    used = f"{_megabytes(facts.used_bytes)} of {_megabytes(facts.max_bytes)} are used"
+    if facts.used_bytes >= facts.max_bytes:
+        found = f"it is full and refuses new work: {used}"
+        return CheckupFinding("redis memory", Level.FAIL, found, "raise maxmemory")
+    if facts.used_bytes >= facts.max_bytes * _NEARLY_FULL:
+        found = f"it is nearly full: {used}"
+        remedy = "raise maxmemory before new work is refused"
+        return CheckupFinding("redis memory", Level.WARN, found, remedy)
+    return CheckupFinding("redis memory", Level.OK, f"it evicts no keys; {used}")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1_000_000:,.1f} MB"
 
 
 def judge_redis_clock(skew_ms: int) -> CheckupFinding:

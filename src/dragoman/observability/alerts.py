@@ -164,6 +164,10 @@ def _seconds(value: float) -> str:
     return f"{value:.3g} s"
 
 
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
 def _count(value: float) -> str:
     return f"{value:.4g}"
 
@@ -259,6 +263,7 @@ WATCHED: frozenset[str] = frozenset(
         "scheduler_nodes",
         "scheduler_pending_jobs",
         "scheduler_ready",
+        "scheduler_redis_full_total",
         "scheduler_redis_op_seconds_bucket",
         "scheduler_service_catalog_fail_count",
         "scheduler_sessions",
@@ -411,6 +416,14 @@ RULES: tuple[AlertRule, ...] = (
         _redis,
         "One {op} in a hundred takes Redis longer than {value}.",
         _seconds,
+    ),
+    AlertRule(
+        "DragomanRedisFull",
+        "page",
+        0,
+        lambda looks: _over(0, looks.increase("scheduler_redis_full_total", 300)),
+        "Redis is full: it refused {value} operations within five minutes.",
+        _whole,
     ),
     AlertRule(
         "DragomanInboxFills",

@@ -213,6 +213,10 @@ class Metrics:
         self.redis_op = make.quick_histograms(
             "scheduler_redis_op_seconds", "Time of a Redis operation.", _FAST, "op"
         )
+        self.redis_full = make.counter(
+            "scheduler_redis_full_total",
+            "Redis operations that Redis refused because its memory is full.",
+        )
         self.inbox_pending = make.gauge(
             "scheduler_inbox_pending", "Messages in this instance's inbox, not yet handled."
         )

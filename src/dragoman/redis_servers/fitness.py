@@ -31,6 +31,10 @@ class RedisServerFacts(msgspec.Struct, frozen=True):
     """What it evicts when its memory is full; empty: nothing, or it has no limit."""
     skew_ms: int
     """How far its clock is ahead of ours."""
+    used_bytes: int = 0
+    """What counts towards its limit of memory."""
+    max_bytes: int = 0
+    """Its limit of memory; 0: it has none."""
 
 
 class Misfit(msgspec.Struct, frozen=True):
@@ -77,15 +81,17 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> RedisServerFacts | Non
 
 def server_facts(told: Mapping[str, Any], skew_ms: int) -> RedisServerFacts:
     """What a server says about itself, from the fields of its INFO."""
-    limited = bool(told.get("maxmemory"))
+    max_bytes = int(told.get("maxmemory", 0))
     policy = str(told.get("maxmemory_policy", _KEEPS_EVERYTHING))
     return RedisServerFacts(
         version=str(told["redis_version"]),
         # Valkey 8 and later call it server_mode.
         mode=str(told.get("redis_mode") or told.get("server_mode", "standalone")),
         is_replica=told.get("role") == "slave",
-        eviction=policy if limited and policy != _KEEPS_EVERYTHING else "",
+        eviction=policy if max_bytes and policy != _KEEPS_EVERYTHING else "",
         skew_ms=skew_ms,
+        used_bytes=int(told.get("used_memory", 0)) - int(told.get("mem_not_counted_for_evict", 0)),
+        max_bytes=max_bytes,
     )
 
 

@@ -210,11 +210,16 @@ class RedisPipeline:
         servers: Servers,
         timeout_ms: int,
         on_answer: Callable[[str, float], None] | None = None,
+        on_full: Callable[[], None] | None = None,
     ) -> None:
-        """on_answer is told the name of each request that was answered, and its seconds."""
+        """on_answer is told the name of each request that was answered, and its seconds.
+
+        on_full is called for each request that a server refused because its memory is full.
+        """
         self._servers = servers
         self._timeout_ms = timeout_ms
         self.on_answer = on_answer or _ignore
+        self._on_full = on_full
         self.time: Callable[[], float] = self._time_at_first
         self._queues: dict[str, list[_Asking]] = {}
         self._flushing = False
@@ -457,6 +462,8 @@ class RedisPipeline:
         if asking.not_loaded is not None:
             if str(asking.not_loaded).startswith(_BROKEN_FUNCTIONS):
                 return InternalError(f"Functions failed in Redis: {asking.not_loaded}")
+            if str(asking.not_loaded).startswith(_OUT_OF_MEMORY):
+                return self._full(asking.not_loaded)
             if not isinstance(asking.not_loaded, NotAllowed):
                 # A replica that was a primary until now, or a server that is still loading.
                 return self._down(f"cannot do it now ({asking.not_loaded}). Nothing was done.")
@@ -468,10 +475,15 @@ class RedisPipeline:
         if str(error).startswith(_BROKEN_FUNCTION):
             return InternalError(f"A function failed in Redis: {error}")
         if str(error).startswith(_OUT_OF_MEMORY):
-            return self._down(
-                f"has no memory left ({error}). Nothing was done; give it more memory (maxmemory)."
-            )
+            return self._full(error)
         return self._down(f"cannot do it now ({error}). {_UNKNOWN_OUTCOME}")
+
+    def _full(self, error: ResponseError) -> DependencyDown:
+        if self._on_full is not None:
+            self._on_full()
+        return self._down(
+            f"has no memory left ({error}). Nothing was done; give it more memory (maxmemory)."
+        )
 
     def _down(self, what: str) -> DependencyDown:
         return DependencyDown(f"Redis {what}", retry_after_ms=self._timeout_ms)

@@ -19,6 +19,7 @@ from tests.integration.live_api.manual_node import (
     registration,
 )
 from tests.integration.serve.server_process import PATIENCE_SECONDS, eventually
+from tests.integration.sight.scrape import scrape
 from tests.servers import RedisProcess
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -96,6 +97,18 @@ def test_a_caller_and_the_log_are_told_that_redis_has_no_memory_left(
         written = [line for line in own_servers.one.log.splitlines() if "job_not_stored" in line]
         assert len(written) == 1
         assert "has no memory left" in written[0]
+        # Full is not down: a load balancer must not take every instance away for it.
+        ready = own_servers.one.get("/readyz")
+        assert (ready.status_code, ready.json()["reasons"]) == (200, [])
+        assert ready.json()["warnings"] == ["Redis has no memory left and refuses new work"]
+        assert scrape(own_servers.one).total("scheduler_redis_full_total") >= 2
+        eventually(
+            lambda: (
+                "DragomanRedisFull"
+                in [one["name"] for one in own_servers.look(own_servers.one, "/alerts")["items"]]
+            ),
+            "the server would alert of it",
+        )
 
         own_redis.command("CONFIG", "SET", "maxmemory", "0")
         answer = caller.begin_to_ask(pair, wait_ms=20_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.servers import PATIENT_MS, RedisProcess
@@ -31,11 +32,18 @@ register('set', set)
 )
 
 
-def ask_together(server: RedisProcess, *names: str) -> list[Reply | BaseException]:
+def ignore() -> None:
+    """Counts nothing."""
+
+
+def ask_together(
+    server: RedisProcess, *names: str, on_full: Callable[[], None] = ignore
+) -> list[Reply | BaseException]:
     """What each of some functions, sent in one exchange, was answered."""
 
     async def asked() -> list[Reply | BaseException]:
-        caller = RedisPipeline(open_servers(server.url, TIMEOUT_MS, cluster=False), TIMEOUT_MS)
+        servers = open_servers(server.url, TIMEOUT_MS, cluster=False)
+        caller = RedisPipeline(servers, TIMEOUT_MS, on_full=on_full)
         try:
             calls = [LIBRARY.call(name, (b"{t}:key",), ()) for name in names]
             return list(
@@ -66,3 +74,24 @@ def test_a_server_that_is_full_is_a_dependency_that_is_down(own_redis: RedisProc
     assert read == 0
     assert isinstance(write, DependencyDown)
     assert "maxmemory" in write.message
+
+
+def test_each_request_that_a_full_server_refuses_is_counted_and_no_other(
+    own_redis: RedisProcess,
+) -> None:
+    ask_together(own_redis, "one")
+    own_redis.command("CONFIG", "SET", "maxmemory", "1")
+    refusals: list[None] = []
+    ask_together(own_redis, "exists", "set", "set", "broken", on_full=lambda: refusals.append(None))
+    assert len(refusals) == 3, "both writes, and `broken`, which may not run either"
+
+
+def test_a_full_server_that_lacks_the_functions_says_that_it_is_full(
+    own_redis: RedisProcess,
+) -> None:
+    own_redis.command("CONFIG", "SET", "maxmemory", "1")
+    refusals: list[None] = []
+    (refused,) = ask_together(own_redis, "set", on_full=lambda: refusals.append(None))
+    assert isinstance(refused, DependencyDown)
+    assert "no memory left" in refused.message
+    assert len(refusals) == 1

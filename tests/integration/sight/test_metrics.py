@@ -62,6 +62,7 @@ PROMISED = [
     "scheduler_results_dropped_total",
     "scheduler_inbox_pending",
     "scheduler_dlq_total",
+    "scheduler_redis_full_total",
     "scheduler_redis_op_seconds",
 ]
 

@@ -58,6 +58,23 @@ def test_the_dependencies_that_are_down_are_named_and_nothing_is_given_away() ->
     )
 
 
+def test_what_limits_work_is_named_and_the_server_stays_ready() -> None:
+    said: list[str | None] = [None, "Redis has no memory left and refuses new work"]
+
+    async def scenario() -> list[ReadinessVerdict]:
+        lifecycle = Lifecycle()
+        lifecycle.move(ServerState.READY)
+        readiness = Readiness(lifecycle, ManualClock())
+        readiness.add_warning(lambda: said.pop(0))
+        return [await readiness.verdict(), await readiness.verdict()]
+
+    well, limited = asyncio.run(scenario())
+
+    assert (well.ready, well.warnings) == (True, ())
+    assert (limited.ready, limited.status) == (True, "ready")
+    assert limited.warnings == ("Redis has no memory left and refuses new work",)
+
+
 def test_readyz_follows_the_server_and_its_database(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with asked(settings_in(tmp_path)) as (client, services):
@@ -69,13 +86,14 @@ def test_readyz_follows_the_server_and_its_database(tmp_path: Path) -> None:
             alive = await client.get("/healthz")
         assert (ready.status_code, ready.json()) == (
             200,
-            {"status": "ready", "reasons": [], "lacking": []},
+            {"status": "ready", "reasons": [], "lacking": [], "warnings": []},
         )
         assert without_store.status_code == 503
         assert without_store.json() == {
             "status": "unavailable",
             "reasons": ["the database is down"],
             "lacking": [],
+            "warnings": [],
         }
         assert draining.status_code == 503
         assert draining.json()["status"] == "draining"

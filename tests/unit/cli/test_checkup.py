@@ -50,6 +50,9 @@ REDIS = RedisServerFacts(
         (judge_redis(REDIS, cluster=True), Level.FAIL),
         (judge_redis_memory(REDIS), Level.OK),
         (judge_redis_memory(replace(REDIS, eviction="allkeys-lru")), Level.WARN),
+        (judge_redis_memory(replace(REDIS, used_bytes=5, max_bytes=100)), Level.OK),
+        (judge_redis_memory(replace(REDIS, used_bytes=95, max_bytes=100)), Level.WARN),
+        (judge_redis_memory(replace(REDIS, used_bytes=101, max_bytes=100)), Level.FAIL),
         (judge_redis_clock(-3), Level.OK),
         (judge_redis_clock(-900), Level.WARN),
         (judge_redis_clock(60_000), Level.FAIL),
@@ -198,3 +201,24 @@ def test_a_real_redis_passes(
     assert code == 0
     assert findings["redis"].level is Level.OK
     assert findings["redis clock"].level is Level.OK
+
+
+@pytest.mark.redis
+def test_a_redis_without_memory_left_fails_and_says_how_full_it_is(
+    data_dir: str,
+    own_redis: RedisProcess,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own_redis.command("CONFIG", "SET", "maxmemory", "500kb")
+    monkeypatch.setenv("DRAGOMAN_CLUSTER__REDIS_URL", own_redis.url)
+
+    code, findings = checkup(capsys, "--data-dir", data_dir, "--redis")
+
+    assert code == 1
+    assert findings["redis"].level is Level.OK
+    full = findings["redis memory"]
+    assert full.level is Level.FAIL
+    assert "full" in full.found
+    assert "of 0.5 MB" in full.found
+    assert full.remedy == "raise maxmemory"

@@ -20,6 +20,7 @@ COUNTERS = [
     "scheduler_model_na_marked_total",
     "scheduler_model_na_overflow_total",
     "scheduler_dlq_total",
+    "scheduler_redis_full_total",
     "lab_zombies_total",
     "lab_fenced_writes_total",
     "lab_items_offered_again_total",

@@ -4272,6 +4272,12 @@ export interface components {
              * @example unavailable
              */
             status: string;
+            /**
+             * Warnings
+             * @description What limits live work although every dependency answers, such as a Redis whose memory is full. The server stays ready.
+             * @default []
+             */
+            warnings: string[];
         };
         /**
          * Rehearsal

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from dragoman.api.services import Services
 from dragoman.extras import require_extra
@@ -19,6 +21,35 @@ class Backends:
     ledger: MemoryLedger | shared.SharedLedger
     cluster: clusters.Cluster | None = None
     """None: this server is alone."""
+
+
+_SHOWN_SECONDS = 60.0
+"""How long after its last refusal Redis is called full."""
+
+
+class FullRedis:
+    """Counts what Redis refuses because its memory is full, and says for a while that it does.
+
+    A full Redis still answers: results are delivered and slots come back. So an instance stays
+    ready, and only warns: all instances share the one Redis, and a load balancer that took them
+    all away would end the work that goes on.
+    """
+
+    def __init__(self, count: Callable[[], None], now: Callable[[], float]) -> None:
+        self._count = count
+        self._now = now
+        self._last = -inf
+
+    def refused(self) -> None:
+        """Redis refused an operation."""
+        self._count()
+        self._last = self._now()
+
+    def warning(self) -> str | None:
+        """What `/readyz` says; None when nothing was refused lately."""
+        if self._now() - self._last > _SHOWN_SECONDS:
+            return None
+        return "Redis has no memory left and refuses new work"
 
 
 def open_backends(services: Services) -> Backends:
@@ -45,6 +76,7 @@ def _on_redis(services: Services) -> Backends:
     settings = services.settings
     pools, cluster = settings.scheduler.pools, settings.cluster
     answered = services.metrics.redis_op.observe
+    full = FullRedis(services.metrics.redis_full.inc, services.clock.monotonic)
     kept_seconds = 2 * settings.scheduler.node_health.forget_offline_seconds
     # Named only here: a server without the cluster extra installed never asks for them.
     ledger = shared.RedisSharedLedger(
@@ -59,8 +91,10 @@ def _on_redis(services: Services) -> Backends:
         max_cells=pools.max_cells,
         cell_ttl_ms=int(kept_seconds * 1000),
         on_answer=answered,
+        on_full=full.refused,
     )
     services.readiness.add("Redis", ledger.cells)
+    services.readiness.add_warning(full.warning)
     peers = clusters.RedisPeers(
         cluster.redis_url,
         services.instance_id,
@@ -70,5 +104,6 @@ def _on_redis(services: Services) -> Backends:
         key_prefix=cluster.key_prefix,
         timeout_ms=cluster.redis_timeout_ms,
         on_answer=answered,
+        on_full=full.refused,
     )
     return Backends(ledger, peers)

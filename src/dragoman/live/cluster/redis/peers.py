@@ -35,11 +35,13 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         timeout_ms: int = 1_000,
         time_shift_ms: Callable[[], int] | None = None,
         on_answer: Callable[[str, float], None] | None = None,
+        on_full: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is sent until the first operation.
 
         time_shift_ms is added to the server's time, for tests. on_answer is told the name of each
-        operation that was answered, and its seconds.
+        operation that was answered, and its seconds; on_full is called for each that was refused
+        for want of memory.
         """
         self._terms = terms or ClusterTerms()
         self._random = random
@@ -52,7 +54,7 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         # A wait that nothing ends must be answered well before the line gives up on it.
         self._longest_wait_ms = timeout_ms // 2
         self._servers = open_servers(url, timeout_ms, cluster=cluster)
-        self._caller = RedisPipeline(self._servers, timeout_ms, on_answer)
+        self._caller = RedisPipeline(self._servers, timeout_ms, on_answer, on_full)
         self._bell = RedisPipeline(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
         self._tags = Tags(self._caller, versioned(key_prefix), time_shift_ms)
 

@@ -57,6 +57,7 @@ class RedisSharedLedger:
         job_ttl_ms: int = 3_600_000,
         time_ms: Callable[[], int] | None = None,
         on_answer: Callable[[str, float], None] | None = None,
+        on_full: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is sent until the first operation.
 
@@ -65,10 +66,10 @@ class RedisSharedLedger:
         is how long a cell is kept that no sweep visits, job_ttl_ms how much longer than its
         deadline an open job is kept when no instance drives it. time_ms is the time to go by
         instead of the server's, for tests. on_answer is told the name of each call that was
-        answered, and its seconds.
+        answered, and its seconds; on_full is called for each that was refused for want of memory.
         """
         servers = open_servers(url, timeout_ms, cluster=cluster)
-        self.caller = RedisPipeline(servers, timeout_ms, on_answer)
+        self.caller = RedisPipeline(servers, timeout_ms, on_answer, on_full)
         """For others who keep things on the same servers: what is asked together goes together."""
         server = FunctionServer(self.caller, random, key_prefix=key_prefix, time_ms=time_ms)
         shards = RedisShards(
