@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
@@ -36,8 +36,10 @@ _LAST: dict[str, type] = {
 _SAID: dict[str, type] = {"score": float, "label": str, "correction": str, "annotator": str}
 
 _ROWS_IN_A_GROUP = 10_000
+_LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
 
 Cell = str | int | float | bool | None
+Pages = Callable[[], AsyncIterator[list[ResultRow]]]
 
 
 class FileFormat(StrEnum):
@@ -63,7 +65,7 @@ def file_format(name: str) -> FileFormat:
 
 
 def written(
-    pieces: AsyncIterator[list[ResultRow]],
+    pages: Pages,
     columns: Mapping[str, bool],
     scores: Sequence[str],
     wanted: FileFormat,
@@ -71,13 +73,14 @@ def written(
 ) -> AsyncIterator[bytes]:
     """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric.
 
+    `pages` returns the rows; for Parquet twice, since the types of numbers are found first.
     `people` are the names under which people judged rows; a table has what was said last.
     """
     if wanted is FileFormat.JSONL:
-        return _jsonl(pieces)
+        return _jsonl(pages())
     if wanted is FileFormat.CSV:
-        return _csv(pieces, _types(columns, scores, people))
-    return _parquet(pieces, _types(columns, scores, people))
+        return _csv(pages(), _types(columns, scores, people))
+    return _parquet(pages, _types(columns, scores, people))
 
 
 async def _jsonl(pieces: AsyncIterator[list[ResultRow]]) -> AsyncIterator[bytes]:
@@ -93,9 +96,8 @@ async def _csv(
         yield _lines([[_shown(cell) for cell in _cells(row, types)] for row in rows])
 
 
-async def _parquet(
-    pieces: AsyncIterator[list[ResultRow]], types: Mapping[str, type]
-) -> AsyncIterator[bytes]:
+async def _parquet(pages: Pages, types: Mapping[str, type]) -> AsyncIterator[bytes]:
+    types = await _with_whole_numbers(pages, types)
     arrow = import_module("pyarrow")
     parquet = import_module("pyarrow.parquet")
     kinds = {
@@ -107,14 +109,67 @@ async def _parquet(
     schema = arrow.schema([(name, kinds[kind]) for name, kind in types.items()])
     written_so_far = _Pieces()
     with parquet.ParquetWriter(written_so_far, schema) as writer:
-        async for cells in _many(pieces, types):
+        async for cells in _many(pages(), types):
             arrays = [
-                arrow.array([row[number] for row in cells], kinds[kind])
+                arrow.array([_in_column(kind, row[number]) for row in cells], kinds[kind])
                 for number, kind in enumerate(types.values())
             ]
             writer.write_table(arrow.table(arrays, schema=schema))
             yield written_so_far.taken()
     yield written_so_far.taken()
+
+
+class _Numbers:
+    """What the numbers of a column are, so that none of them loses a digit."""
+
+    def __init__(self) -> None:
+        self._are_whole = True
+        self._fit_an_integer = True
+        self._fit_a_double = True
+
+    def add(self, cell: Cell) -> None:
+        if isinstance(cell, float):
+            self._are_whole = False
+        elif isinstance(cell, int):
+            self._fit_an_integer &= _LEAST_INTEGER <= cell <= _LARGEST_INTEGER
+            self._fit_a_double &= _is_a_double(cell)
+
+    @property
+    def type(self) -> type:
+        if self._are_whole and self._fit_an_integer:
+            return int
+        return float if self._fit_a_double else str
+
+
+def _in_column(kind: type, cell: Cell) -> Cell:
+    """The cell as Parquet's columns hold it; None where a later row has what does not fit."""
+    if not isinstance(cell, int) or isinstance(cell, bool):
+        return cell
+    if kind is float:
+        return float(cell) if _is_a_double(cell) else None
+    return cell if _LEAST_INTEGER <= cell <= _LARGEST_INTEGER else None
+
+
+def _is_a_double(number: int) -> bool:
+    try:
+        return float(number) == number
+    except OverflowError:
+        return False
+
+
+async def _with_whole_numbers(pages: Pages, types: Mapping[str, type]) -> dict[str, type]:
+    """The types of columns, where those of numbers hold every number as it is."""
+    numeric = {
+        name: _Numbers()
+        for name, kind in types.items()
+        if kind is float and name.startswith((INPUT, OUTPUT))
+    }
+    if numeric:
+        async for rows in pages():
+            for row in rows:
+                for name, numbers in numeric.items():
+                    numbers.add(_cell(row, name))
+    return {**types, **{name: numbers.type for name, numbers in numeric.items()}}
 
 
 async def _many(
@@ -179,7 +234,7 @@ def _as(kind: type, cell: Cell) -> Cell:
     if kind is str:
         return _shown(cell)
     if kind is float and isinstance(cell, int):
-        return float(cell)
+        return cell
     return None  # a row that came after the types of the columns were decided
 
 

@@ -35,7 +35,7 @@ class CalledTooOften(errors.RateLimited):
 
 
 def shortened(message: str, characters: int = MAX_MESSAGE_CHARACTERS) -> str:
-    """The message, cut where it is longer than is kept."""
+    """The message as plain text, cut where it is longer than is kept."""
     if len(message) <= characters:
-        return message
+        return str(message)  # such as a text node of an HTML library, which cannot be stored
     return message[: characters - 1] + "…"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.servers.openai_server import OpenAiServer
 
@@ -204,6 +205,33 @@ def test_numbers_that_json_does_not_have_are_refused_and_none_is_kept(tmp_path: 
             lab.run(dataset=rows, target=shout, data_dir=tmp_path)
     good = lab.run(dataset=[{"said": "a", "n": None}], target=shout, data_dir=tmp_path)
     assert good.rows()[0].input == {"said": "a", "n": None}
+
+
+class Node(str):
+    """A piece of text as libraries for HTML return it."""
+
+
+def test_text_and_numbers_of_other_libraries_are_stored_as_what_they_are(tmp_path: Path) -> None:
+    def measured(said: str) -> dict[str, Any]:
+        if said == "b":
+            raise lab.TargetError(Node("no such page"), retryable=False)
+        return {"output": Node("A"), "mean": np.float64(0.5), "digits": 10**900}
+
+    result = lab.run(dataset=ROWS, target=measured, data_dir=tmp_path)
+    found = {row.input["said"]: row for row in result.rows()}
+    assert found["a"].output == {"output": "A", "mean": 0.5, "digits": 10**900}
+    assert (found["b"].error_code, found["b"].error_message) == ("TARGET_ERROR", "no such page")
+
+
+def test_a_number_that_is_too_long_to_be_written_fails_its_item_alone(tmp_path: Path) -> None:
+    def counted(said: str) -> int:
+        return 10**5000 if said == "b" else 1
+
+    result = lab.run(dataset=ROWS, target=counted, retries=0, data_dir=tmp_path)
+    found = {row.input["said"]: row for row in result.rows()}
+    assert found["a"].output == {"output": 1}
+    assert found["b"].error_code == "TARGET_ERROR"
+    assert "too many digits" in (found["b"].error_message or "")
 
 
 def test_what_is_public_is_what_is_shown() -> None:

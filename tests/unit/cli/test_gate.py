@@ -144,6 +144,10 @@ def test_a_gate_may_be_written_without_quotation_marks() -> None:
         ("require_calibrated", True),
         (".mean", ">= 1"),
         ("exact.mean", "high"),
+        # No figure reaches these, and every one is below them.
+        ("exact.mean", "<= 1e400"),
+        ("exact.mean", ">= -1e400"),
+        ("exact", "not worse than last by 1e400"),
         # Known before anything is run, and paid for.
         ("exactly.mean", ">= 1"),
         ("exact.mean", 1),

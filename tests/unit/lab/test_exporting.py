@@ -50,7 +50,7 @@ async def pieces() -> AsyncIterator[list[ResultRow]]:
 def exported(wanted: FileFormat) -> bytes:
     async def collect() -> bytes:
         columns = {"input.mixed": False, "input.n": True}
-        return b"".join([one async for one in written(pieces(), columns, ["a.b"], wanted)])
+        return b"".join([one async for one in written(pieces, columns, ["a.b"], wanted)])
 
     return asyncio.run(collect())
 
@@ -72,13 +72,83 @@ def test_a_table_of_text_has_the_same_cells() -> None:
     assert {line["reason.a.b"] for line in lines} == {'it said "no"\n'}
 
 
+HALVES: tuple[JsonValue, ...] = (1, 0.5)
+IDS: tuple[JsonValue, ...] = (2**53 + 1, -(2**63), 2**63 - 1, None)
+HASHES: tuple[JsonValue, ...] = (2**64 - 1, 3)
+POWERS: tuple[JsonValue, ...] = (2**70, 0.5)
+MIXED: tuple[JsonValue, ...] = (2**53 + 1, 0.5)
+
+
+def exported_numbers(wanted: FileFormat, numbers: tuple[JsonValue, ...]) -> bytes:
+    async def rows() -> AsyncIterator[list[ResultRow]]:
+        yield [row_of(number, value) for number, value in enumerate(numbers)]
+
+    async def collect() -> bytes:
+        columns = {"input.mixed": True}
+        return b"".join([one async for one in written(rows, columns, [], wanted)])
+
+    return asyncio.run(collect())
+
+
+@pytest.mark.parametrize(
+    ("numbers", "cells"),
+    [
+        (IDS, ["9007199254740993", "-9223372036854775808", "9223372036854775807", ""]),
+        (HASHES, ["18446744073709551615", "3"]),
+        (HALVES, ["1", "0.5"]),
+    ],
+)
+def test_a_table_of_text_has_numbers_as_they_are(
+    numbers: tuple[JsonValue, ...], cells: list[str]
+) -> None:
+    text = exported_numbers(FileFormat.CSV, numbers).decode()
+    lines = csv.DictReader(io.StringIO(text, newline=""))
+    assert [line["input.mixed"] for line in lines] == cells
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "cells"),
+    [
+        (IDS, "int64", list(IDS)),
+        (HALVES, "double", [1.0, 0.5]),
+        (POWERS, "double", [float(2**70), 0.5]),
+        (HASHES, "string", ["18446744073709551615", "3"]),
+        (MIXED, "string", ["9007199254740993", "0.5"]),
+    ],
+)
+def test_a_parquet_column_loses_no_digit_of_a_number(
+    numbers: tuple[JsonValue, ...], kind: str, cells: list[JsonValue]
+) -> None:
+    table = pq.read_table(io.BytesIO(exported_numbers(FileFormat.PARQUET, numbers)))
+    assert str(table.schema.field("input.mixed").type) == kind
+    assert table.column("input.mixed").to_pylist() == cells
+
+
+def test_what_a_later_row_has_may_not_fit_its_column_and_the_file_is_whole() -> None:
+    values: list[tuple[JsonValue, ...]] = [(1, 2), (1, 2**80, 0.5, 10**400)]
+
+    def rows() -> AsyncIterator[list[ResultRow]]:
+        return page(values.pop(0))
+
+    async def page(numbers: tuple[JsonValue, ...]) -> AsyncIterator[list[ResultRow]]:
+        yield [row_of(number, value) for number, value in enumerate(numbers)]
+
+    async def collect() -> bytes:
+        columns = {"input.mixed": True}
+        parts = [one async for one in written(rows, columns, [], FileFormat.PARQUET)]
+        return b"".join(parts)
+
+    table = pq.read_table(io.BytesIO(asyncio.run(collect())))
+    assert table.column("input.mixed").to_pylist() == [1, None, None, None]
+
+
 @pytest.mark.parametrize("wanted", list(FileFormat))
 def test_a_file_without_rows_is_a_file(wanted: FileFormat) -> None:
     async def none() -> AsyncIterator[list[ResultRow]]:
         yield []
 
     async def collect() -> bytes:
-        return b"".join([one async for one in written(none(), {}, [], wanted)])
+        return b"".join([one async for one in written(none, {}, [], wanted)])
 
     found = asyncio.run(collect())
     assert (found == b"") is (wanted is FileFormat.JSONL)
@@ -94,7 +164,7 @@ def peak_of(wanted: FileFormat, pages: int) -> int:
     async def consume() -> int:
         columns = {"input.mixed": False, "input.n": True}
         size = 0
-        async for piece in written(many(), columns, ["a.b"], wanted):
+        async for piece in written(many, columns, ["a.b"], wanted):
             size += len(piece)
         return size
 

@@ -6,6 +6,7 @@ run, such as ``"chrf" = "not worse than last by 0.5"``. Pure: what a run has rea
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -264,7 +265,7 @@ class _Reader:
         if isinstance(text, str) and (compared := _NOT_WORSE.fullmatch(text)) is not None:
             return self._not_worse(key, subject, quantity, compared)
         limit = _LIMIT.fullmatch(text) if isinstance(text, str) else None
-        if limit is None:
+        if limit is None or not math.isfinite(float(limit[2])):
             raise SettingsError(
                 f'{self._where}: the gate {key!r} = {text!r} cannot be read; write it like ">= 0.9"'
                 " or \"not worse than 'NAME' by 0.5\", where NAME is an experiment; last without "
@@ -291,6 +292,11 @@ class _Reader:
                 "of that score is the better one; limit it instead."
             )
         last, single, double, margin = written.groups()
+        if margin is not None and not math.isfinite(float(margin)):
+            raise SettingsError(
+                f"{self._where}: the gate {key!r} has the margin {margin}, which no difference "
+                "reaches; write how much worse the run may be."
+            )
         if margin is not None and float(margin) == 0:
             raise SettingsError(
                 f"{self._where}: the gate {key!r} has the margin 0; leave `by` out to fail only "

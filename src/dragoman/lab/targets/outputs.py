@@ -16,6 +16,9 @@ MAIN_COLUMN = "output"
 
 MAX_DEPTH = 100
 
+_LARGEST_WHOLE_BITS = 14_000
+"""About 4,200 digits; Python neither writes nor reads whole numbers of more than 4,300."""
+
 MOST_USED = 10**15
 """The most tokens, or the highest cost, accepted from one answer; sums of them fit."""
 
@@ -82,16 +85,21 @@ class PastTurn(msgspec.Struct, frozen=True):
 
 def checked_json(value: object, where: str = "it", depth: int = 0) -> JsonValue:
     """The value as plain JSON; ValueError says what in it cannot be stored, and where."""
-    if value is None or isinstance(value, bool | int):
+    # Types of other libraries that are also numbers or text, such as numpy's, become plain ones.
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        if value.bit_length() > _LARGEST_WHOLE_BITS:
+            raise ValueError(f"{where} is {_shown(value)}, a whole number of too many digits")
+        return value if type(value) is int else int.__int__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{where} is {value}, which JSON does not have")
-        return value
+        return value if type(value) is float else float.__float__(value)
     if isinstance(value, str):
         if not (value.isascii() or _is_unicode(value)):
             raise ValueError(f"{where} holds half a character (a lone surrogate)")
-        return value
+        return value if type(value) is str else str.__str__(value)
     if depth >= MAX_DEPTH:
         raise ValueError(f"{where} is nested too deeply")
     if isinstance(value, list | tuple):
@@ -109,7 +117,7 @@ def checked_json(value: object, where: str = "it", depth: int = 0) -> JsonValue:
 def _checked_name(name: str) -> str:
     if not _is_unicode(name):
         raise ValueError("a key holds half a character (a lone surrogate)")
-    return name
+    return name if type(name) is str else str.__str__(name)
 
 
 def _is_unicode(text: str) -> bool:

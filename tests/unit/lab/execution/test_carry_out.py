@@ -178,6 +178,23 @@ def test_tries_are_further_and_further_apart_and_never_in_step() -> None:
     assert max(waits) < 0.5 + 1.0 + 0.1
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (float("nan"), "a is nan"),
+        ([10**5000], r"a[0] is 1e5000, a whole number of too many digits"),
+        (object(), "a is a object"),
+    ],
+)
+def test_what_another_packages_target_returns_has_to_be_json(value: Any, says: str) -> None:
+    target = ScriptedTarget(a=[Output({"output": "fine", "a": value})])
+    error = play(item("a"), target).outcome.error
+    assert error is not None
+    assert error.code == "TARGET_ERROR"
+    assert says in error.message
+    assert target.calls == ["a"], "another try would return the same"
+
+
 def test_what_another_package_raises_is_a_failure_of_its_kind() -> None:
     target = ScriptedTarget(a=[RuntimeError("boom")] * 3)
     judge = ScriptedEvaluator(b=[KeyError("x")] * 3)

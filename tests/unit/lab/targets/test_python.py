@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, SchemaMismatch
@@ -147,6 +149,25 @@ def test_any_json_may_be_the_answer(answer: Any) -> None:
     assert call(lambda: answer, {}).columns == {"output": answer}
 
 
+class Sentence(str):
+    """Text of another library, such as a node of a parsed page."""
+
+
+class Size(int):
+    """A whole number of another library."""
+
+
+def test_numbers_and_text_of_other_libraries_are_stored_as_plain_ones() -> None:
+    answer = {Sentence("a"): Sentence("b"), "mean": np.float64(0.5), "parts": [Size(3)]}
+    columns = call(lambda: answer, {}).columns
+    assert msgspec.json.decode(msgspec.json.encode(columns)) == {
+        "a": "b",
+        "mean": 0.5,
+        "parts": [3],
+    }
+    assert call(lambda: np.str_("said"), {}).answer == "said"
+
+
 def test_an_object_is_several_columns() -> None:
     assert call(lambda: {"a": 1, "output": 2}, {}).main == "output"
     assert call(lambda: {"a": 1, "b": 2}, {}).main == "a"
@@ -164,6 +185,7 @@ def test_tokens_and_cost_are_told_by_an_output() -> None:
         ({"a": [1, object()]}, r"it.a\[1\] is a object"),
         ({1: 2}, "keys that are not text"),
         ("\ud800", "half a character"),
+        ({"a": 10**5000}, "it.a is 1e5000, a whole number of too many digits"),
         (Output({"a": 1}, "b"), "main column `b` is missing"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
@@ -186,7 +187,10 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         shown = await desk.lab.experiments.show(caller.tenant, experiment_id)
         await desk.results.page(caller.tenant, experiment_id, wanted=passing, most=1, run_id=run_id)
         columns = await desk.results.columns(caller.tenant, experiment_id, run_id=run_id)
-        rows = desk.results.stream(caller.tenant, experiment_id, wanted=passing, run_id=run_id)
+
+        def rows() -> AsyncIterator[list[ResultRow]]:
+            return desk.results.stream(caller.tenant, experiment_id, wanted=passing, run_id=run_id)
+
         scores = [one.name for one in shown.experiment.spec.evaluators]
         people = await desk.annotations.names(caller.tenant, experiment_id)
         return StreamingResponse(

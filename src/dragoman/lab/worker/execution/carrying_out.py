@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+import msgspec
+
 from dragoman.errors import DragomanError, ItemTimeout
 from dragoman.lab.evaluators import CompositeEvaluator, OpenedEvaluator, Score
 from dragoman.lab.failures import (
@@ -23,6 +25,7 @@ from dragoman.lab.targets import (
     PastTurn,
     TargetCall,
     calling,
+    checked_json,
     usage_problem,
 )
 from dragoman.lab.worker.execution.allowance import Allowance
@@ -122,8 +125,8 @@ class _Item:
                 return await bench.call_target(turn, tuple(history), self._repetition)
 
         result = await self._result(limiter, called, TargetError)
-        if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
-            result = failure_of(TargetError(f"The target {problem}.", retryable=False))
+        if isinstance(result, Output):
+            result = _storable(result)
         await self._journal.target_done(turn_no, result)
         if isinstance(result, Output):
             self._outputs[turn_no] = result
@@ -192,6 +195,18 @@ class _Item:
             return failure_of(own_error(error.message))
         except Exception as error:  # a kind from another package may raise anything
             return failure_of(own_error(f"{type(error).__name__}: {error}"))
+
+
+def _storable(output: Output) -> Output | Failure:
+    """The output as it can be stored: a kind from another package may put anything there."""
+    if (problem := usage_problem(output)) is not None:
+        return failure_of(TargetError(f"The target {problem}.", retryable=False))
+    try:
+        columns = {name: checked_json(value, name) for name, value in output.columns.items()}
+    except ValueError as error:
+        message = f"The target returned what cannot be stored: {error}."
+        return failure_of(TargetError(message, retryable=False))
+    return msgspec.structs.replace(output, columns=columns)
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
