@@ -95,10 +95,15 @@ def _licence_in(installed: Distribution) -> str:
     return names[0] if len(names) == 1 else ""
 
 
+_spdx = cache(get_spdx_licensing)
+"""What reads expressions; it learns all of SPDX's names when it is made, which takes long."""
+
+
+@cache
 def is_expression(text: str) -> bool:
     """Whether the text is an SPDX expression of licences that SPDX knows."""
     try:
-        get_spdx_licensing().parse(text, validate=True, strict=True)
+        _spdx().parse(text, validate=True, strict=True)
     except ExpressionError:
         return False
     return True
@@ -108,13 +113,13 @@ def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
     """Whether the licence leaves a choice, or asks for nothing, that is allowed."""
     if not expression:
         return False
-    parsed = get_spdx_licensing().parse(expression)
+    parsed = _spdx().parse(expression)
     return any(choice <= allowed for choice in _choices(parsed))
 
 
 def _choices(parsed: object) -> list[frozenset[str]]:
     """The sets of licences of which one has to be kept whole."""
-    licensing = get_spdx_licensing()
+    licensing = _spdx()
     if isinstance(parsed, licensing.OR):
         return [choice for part in parsed.args for choice in _choices(part)]
     if isinstance(parsed, licensing.AND):
