@@ -5,8 +5,12 @@ from __future__ import annotations
 from zlib import crc32
 
 BEGUN_FIRST = (
+    "tests/integration/engines/test_end_to_end.py",
     "tests/integration/cluster_chaos/test_runs.py",
     "tests/documents/test_documents.py",
+    "tests/soak/",
+    "tests/integration/rolling_update/",
+    "tests/integration/fuzzing/",
     "tests/integration/packaging/test_installing.py",
     "tests/integration/lab_engine/test_many_machines.py",
     "tests/integration/lab_targets/test_speech_on_the_fleet.py",
@@ -16,11 +20,20 @@ BEGUN_FIRST = (
     "tests/integration/packaging/",
     "tests/documents/",
     "tests/integration/cluster_chaos/",
+    "tests/integration/live_api/test_openapi.py",
+    "tests/integration/lab_engine/test_fairness.py",
+    "tests/integration/lab_engine/test_succession.py",
+    "tests/contract/lab_mirror/",
+    "tests/simulation/test_cluster_",
+    "tests/simulation/test_simulated_",
 )
 """How pieces begin that take a worker minutes, the longest first.
 
 Begun last, one of them would keep the others waiting.
 """
+
+_BEFORE_THE_LAST = 0.8
+"""The share of the line after which there are unit tests alone."""
 
 APART = ("tests/documents/test_documents.py::test_a_reader_who_follows_the_page_",)
 """How tests begin that take long and share nothing with the others of their file."""
@@ -41,4 +54,4 @@ def place_of(piece: str) -> tuple[float, str]:
         if piece.startswith(beginning):
             return place, piece
     mixed = crc32(piece.encode()) / 2**32
-    return mixed if piece.startswith("tests/unit/") else 0.9 * mixed, piece
+    return mixed if piece.startswith("tests/unit/") else _BEFORE_THE_LAST * mixed, piece

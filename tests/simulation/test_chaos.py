@@ -1,6 +1,6 @@
 """Whatever goes wrong with nodes, network and ledger: every job ends once, every slot returns.
 
-A few hundred schedules run here; `make chaos` runs thousands. A failure names its seed and the
+Two hundred schedules run here; `make chaos` runs thousands. A failure names its seed and the
 command that replays it.
 """
 
@@ -14,7 +14,7 @@ TEST = "tests/simulation/test_chaos.py"
 
 
 @schedules.all_but_one
-@pytest.mark.parametrize("seeds", schedules.shares(300), ids=schedules.named)
+@pytest.mark.parametrize("seeds", schedules.shares(200), ids=schedules.named)
 def test_every_job_ends_once_and_every_slot_returns_whatever_goes_wrong(seeds: range) -> None:
     schedules.run_all(run_schedule, seeds, TEST)
 

@@ -14,8 +14,8 @@ from tests.integration.serve.server_process import ServerProcess
 
 FILES = 150
 SENT_FILES = 12
-REST_CASES = 300
-NEARLY_RIGHT_CASES = 300
+REST_CASES = 200
+NEARLY_RIGHT_CASES = 200
 
 
 @pytest.fixture(scope="module")
