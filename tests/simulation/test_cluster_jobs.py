@@ -9,7 +9,7 @@ from tests.simulation.cluster_world import ClusterWorld, play_together
 
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.driver import FORGOTTEN
-from dragoman.live.protocol import JobPartial, Outcome
+from dragoman.live.protocol import JobPartial, JobResult, Outcome
 from dragoman.testing import JobEnding, seconds
 
 THREE = ("a", "b", "c")
@@ -228,6 +228,20 @@ def test_what_a_far_node_has_recognised_so_far_reaches_the_asker() -> None:
         await node.say(JobPartial(running.job_id, running.attempt_id, "so far", False))
         await job.end()
         assert [partial.text for partial in job.partials] == ["so far"]
+
+    play_together(story)
+
+
+def test_what_a_far_node_says_of_another_job_than_its_attempts_is_not_told() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", service=seconds(1))
+        job = await world.submit("a", "r1")
+        await world.until(lambda: len(node.working) == 1)
+        (running,) = node.working.values()
+        await node.say(JobPartial(JobId("j-another"), running.attempt_id, "mixed up", False))
+        await node.say(JobResult(JobId("j-another"), running.attempt_id, success=False))
+        assert (await job.end()).outcome is Outcome.SUCCESS
+        assert (job.partials, len(node.assigned)) == ([], 1)
 
     play_together(story)
 

@@ -123,6 +123,22 @@ def test_partials_of_an_utterance_stop_with_its_end() -> None:
     play(story)
 
 
+def test_a_partial_that_names_another_job_than_its_attempts_reaches_no_speaker() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", answer=JobEnding.NEVER)
+        speaker = await open_speaker(world)
+        await speaker.speak(50, final=True)
+        await world.until(lambda: bool(node.assigned))
+        (assign,) = node.assigned
+        await node.say(JobPartial(JobId("j-another"), assign.attempt_id, "mixed up", False))
+        await node.say(JobPartial(assign.job_id, assign.attempt_id, "heard", False))
+        await answer(node, assign)
+        await speaker.until_ended(1)
+        assert [partial.text for partial in speaker.told(AsrPartial)] == ["heard"]
+
+    play(story)
+
+
 def test_an_utterance_whose_record_is_lost_is_delivered_all_the_same() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", answer=JobEnding.NEVER)

@@ -222,6 +222,47 @@ def test_of_two_ways_an_utterance_may_say_which_one_it_goes() -> None:
     play(story)
 
 
+def test_of_two_ways_the_target_of_an_utterance_says_which_one_it_goes() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", nmt=("zh-hans", "en"))
+        speaker = await open_speaker(
+            world, mode=Mode.TWO_WAY_AUTO, lang_a="zh-Hans", lang_b="en", src_lang="zh-hans"
+        )
+        await speaker.say("to a", tgt_lang="ZH-hans")
+        await speaker.say("to b", tgt_lang="en")
+        await speaker.say("to neither", tgt_lang="fr")
+        await speaker.say("to itself", src_lang="en", tgt_lang="EN")
+        await speaker.say("from either to a", src_lang="auto", tgt_lang="zh-hans")
+        await speaker.until_ended(5)
+        assert [(told.text, told.src_lang, told.tgt_lang) for told in node.assigned] == [
+            ("to a", "en", "zh-Hans"),
+            ("to b", "zh-Hans", "en"),
+            ("from either to a", "en", "zh-Hans"),
+        ]
+        assert [result.tgt_lang for result in speaker.results] == ["zh-Hans", "en", "zh-Hans"]
+        assert [(refused.code, refused.utterance_index) for refused in speaker.told(Error)] == [
+            ("INVALID_MESSAGE", 2),
+            ("INVALID_MESSAGE", 3),
+        ]
+
+    play(story)
+
+
+def test_a_node_cannot_make_a_third_way_of_two() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", answer=JobEnding.NEVER, nmt=("zh", "en"))
+        speaker = await open_speaker(
+            world, mode=Mode.TWO_WAY_AUTO, lang_a="zh", lang_b="en", src_lang="auto"
+        )
+        await speaker.say("ni hao")
+        await world.until(lambda: len(node.assigned) == 1)
+        await answer(node, node.assigned[0], tgt_lang="fr")
+        await speaker.until_ended(1)
+        assert [result.tgt_lang for result in speaker.results] == ["en"]
+
+    play(story)
+
+
 def test_an_error_names_the_target_it_is_about() -> None:
     async def story(world: World) -> None:
         await world.node("n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from tests.contract.shared.bench import (
     CANCELLED,
     CLAIM_MS,
@@ -221,6 +222,17 @@ def test_a_cancel_ends_the_job_whatever_its_attempt(bench: Bench) -> None:
     bench(bench.ledger.move(bench.moving(new)))
     bench.close(new, Ending(Outcome.CANCELLED, error=CANCELLED), attempt_id=None)
     assert bench.job(new.job_id).outcome is Outcome.CANCELLED
+
+
+def test_the_attempt_that_a_job_outlived_is_kept_behind_the_earlier_ones(bench: Bench) -> None:
+    new = bench.open_job()
+    first = past(new)
+    move = bench.moving(new, ended=first)
+    bench(bench.ledger.move(move))
+    last = msgspec.structs.replace(first, attempt_id=move.attempt_id)
+    closing = bench.closing(new, failure(), attempt_id=move.attempt_id)
+    bench(bench.ledger.close(msgspec.structs.replace(closing, node_id=None, last=last)))
+    assert bench.job(new.job_id).past == (first, last)
 
 
 def test_of_two_ends_at_the_same_time_one_wins(bench: Bench) -> None:

@@ -238,6 +238,23 @@ def test_an_instance_that_is_alone_shows_itself(
         caller.close()
 
 
+def test_a_job_cancelled_at_another_instance_keeps_its_attempt(
+    servers: PairOfServers, at_one: Caller, at_two: Caller, pair: Pair
+) -> None:
+    with ManualNode(servers.one, pair) as node:
+        job_id = at_one.ask(pair).json()["job_id"]
+        job = node.take()
+        cancelled = at_two.delete(f"/jobs/{job_id}")
+        assert cancelled.json()["attempts"][0]["state"] == "CANCELLING"
+        node.fail(node.wait_for("job_cancel"), "JOB_CANCELLED")
+
+        for caller in (at_one, at_two):
+            found = caller.job(job_id)
+            assert (found["node_id"], found["outcome"]) == (node.node_id, "cancelled")
+            [attempt] = found["attempts"]
+            assert (attempt["attempt_id"], attempt["outcome"]) == (job["attempt_id"], "cancelled")
+
+
 def test_a_node_is_shut_down_at_an_instance_it_is_not_connected_to(
     servers: PairOfServers, at_one: Caller, pair: Pair
 ) -> None:

@@ -18,8 +18,16 @@ from tests.unit.gateway.scripted import (
 )
 
 from dragoman.clock import SystemClock
-from dragoman.live.gateway import CloseCode, Connection, ConnectionClosed
-from dragoman.live.protocol import ClientHeartbeat, Error, ServerHeartbeat, SubProtocol, Utterance
+from dragoman.live.gateway import CloseCode, Connection, ConnectionClosed, websocket
+from dragoman.live.gateway.uvicorn_server import SocketProtocol
+from dragoman.live.protocol import (
+    ClientHeartbeat,
+    ClientToScheduler,
+    Error,
+    ServerHeartbeat,
+    SubProtocol,
+    Utterance,
+)
 
 
 @pytest.fixture
@@ -375,3 +383,43 @@ def test_hundreds_of_connections_that_come_and_go_leave_nothing(transcript: list
     run(main)
     assert transcript.count("opened") == 200
     assert sum(line.startswith("closed") for line in transcript) == 200
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_peer_that_sends_on_after_the_close_ends_with_its_own_close(
+    transcript: list[str], loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing but the peer's close ends the socket.
+    for_ever = property(lambda _: 3_600.0, lambda _, seconds: None)
+    monkeypatch.setattr(SocketProtocol, "close_timeout", for_ever, raising=False)
+    monkeypatch.setattr(websocket, "_LINGER_SECONDS", 3_600.0)
+
+    class Answering(ScriptedHandler):
+        """Handles every message where it arrives, as sessions and nodes mostly do."""
+
+        def received(self, message: ClientToScheduler, now: float) -> None:  # type: ignore[override]
+            self.connection.send(ServerHeartbeat(next_chunk_seq=0))
+
+    async def main() -> bytes:
+        endpoint = scripted_endpoint(
+            transcript,
+            SystemClock(),
+            limits=replace(LIMITS, messages_per_second=5),
+            handler=lambda _: Answering(transcript),
+        )
+        endpoint = replace(endpoint, at_once=True)
+        async with serving(endpoint) as url:
+            reader, writer = await shake_hands(url)
+            beat = b'{"type":"client_heartbeat"}'
+            frame = bytes((0x81, 0x80 | len(beat))) + bytes(4) + beat
+            own_close = b"\x88\x82" + bytes(4) + (4429).to_bytes(2, "big")
+            writer.write(frame)
+            await reader.readuntil(b"}")
+            writer.write(frame * 300 + own_close)
+            heard = await reader.read(-1)  # up to the end of the socket
+            writer.close()
+            return heard
+
+    heard = run(main, loop)
+    assert heard.count(b"RATE_LIMITED") == 1
+    assert (4429).to_bytes(2, "big") in heard

@@ -119,6 +119,21 @@ def test_a_result_of_another_attempt_is_dropped(
         assert asking.result().json()["result"]["text_translated"] == "truth"
 
 
+def test_a_result_that_names_another_job_than_its_attempts_is_dropped(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    before = dropped(server, "unknown_job")
+    with ManualNode(server, pair) as node:
+        asking = caller.begin_to_ask(pair, wait_ms=60_000)
+        job = node.take()
+        node.succeed({**job, "job_id": "j-another"}, text_translated="mixed up")
+        eventually(lambda: dropped(server, "unknown_job") == before + 1, "it is dropped")
+        assert caller.job(job["job_id"])["outcome"] is None
+        node.succeed(job, text_translated="truth")
+
+        assert asking.result().json()["result"]["text_translated"] == "truth"
+
+
 def test_a_result_after_the_end_is_dropped(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:

@@ -271,6 +271,46 @@ def test_a_running_job_is_cancelled_and_keeps_its_slot_until_the_node_lets_go(
         assert problem(caller.delete(f"/jobs/{job_id}")) == (409, "JOB_ENDED")
 
 
+def test_a_cancelled_job_keeps_the_attempt_that_it_had(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair) as node:
+        job_id = caller.ask(pair).json()["job_id"]
+        job = node.take()
+        caller.delete(f"/jobs/{job_id}")
+        node.fail(job, "JOB_CANCELLED")
+
+        found = caller.job(job_id)
+        assert (found["node_id"], found["outcome"]) == (node.node_id, "cancelled")
+        [attempt] = found["attempts"]
+        assert (attempt["attempt_id"], attempt["outcome"]) == (job["attempt_id"], "cancelled")
+
+
+def test_a_job_that_failed_at_every_attempt_shows_each_with_its_cause(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair) as node:
+        answer = caller.begin_to_ask(pair, wait_ms=60_000)
+        taken = []
+        for code in ("FIRST", "SECOND", "THIRD"):
+            taken.append(node.take())
+            node.fail(taken[-1], code)
+
+        found = caller.job(answer.result().json()["job_id"])
+        assert (found["error"]["code"], found["error"]["details"]["last"]) == (
+            "ATTEMPTS_EXHAUSTED",
+            "THIRD",
+        )
+        assert [attempt["attempt_id"] for attempt in found["attempts"]] == [
+            job["attempt_id"] for job in taken
+        ]
+        assert [attempt["error"]["code"] for attempt in found["attempts"]] == [
+            "FIRST",
+            "SECOND",
+            "THIRD",
+        ]
+
+
 def test_a_waiting_job_is_cancelled(server: ServerProcess, caller: Caller, pair: Pair) -> None:
     with ManualNode(server, pair):
         caller.ask(pair)

@@ -8,8 +8,10 @@ import httpx
 import pytest
 from tests.integration.live_api.manual_node import Caller, ManualNode
 from tests.integration.live_api.test_jobs import (
+    test_a_cancelled_job_keeps_the_attempt_that_it_had,
     test_a_job_is_answered_as_soon_as_it_is_dispatched,
     test_a_job_shows_the_state_of_its_attempt_until_its_end,
+    test_a_job_that_failed_at_every_attempt_shows_each_with_its_cause,
     test_a_node_is_told_all_it_needs,
 )
 from tests.integration.live_api.test_services import (
@@ -21,9 +23,11 @@ from tests.integration.serve.server_process import ServerProcess, environment, e
 from tests.servers import RedisProcess
 
 __all__ = [
+    "test_a_cancelled_job_keeps_the_attempt_that_it_had",
     "test_a_job_is_answered_as_soon_as_it_is_dispatched",
     "test_a_job_reaches_the_version_that_it_names_and_no_other",
     "test_a_job_shows_the_state_of_its_attempt_until_its_end",
+    "test_a_job_that_failed_at_every_attempt_shows_each_with_its_cause",
     "test_a_node_is_told_all_it_needs",
     "test_a_service_that_no_node_has_is_refused_by_name",
     "test_a_session_of_the_sdk_asks_for_services",

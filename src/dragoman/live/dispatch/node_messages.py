@@ -164,6 +164,8 @@ class NodeMessages:
         seat = job.seat
         if seat is None or seat.node_id != node.node_id:
             self._dropped(StaleReason.WRONG_NODE)
+        elif job.job_id != job_id and job_id is not None:
+            self._dropped(StaleReason.UNKNOWN)  # It names another job than its attempt is of.
         elif job.epoch != node.owner.epoch:
             self._dropped(StaleReason.OLD_ATTEMPT)
         elif job.in_flight:
@@ -192,7 +194,7 @@ class NodeMessages:
         if job is None:
             self._others.partial(node, partial)
             return
-        if job.seat is None or job.seat.node_id != node.node_id:
+        if job.seat is None or job.seat.node_id != node.node_id or job.job_id != partial.job_id:
             return
         if job.owner is not None:
             job.owner.job_partial(job, partial)

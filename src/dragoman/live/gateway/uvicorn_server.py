@@ -150,7 +150,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def _hold_back(self, size_bytes: int) -> None:
         """See that no more is read than is handled."""
         items = self.queue.items
-        if self._reader.unread:
+        if self.conn._state is not _OPEN:
+            # It was closed in the middle of what came. No one handles the rest, so none of it may
+            # keep the peer's own close from being read: until then the socket stays.
+            if self._reader.unread:
+                self._read_more_soon()
+        elif self._reader.unread:
             self._pause()
             if not items:
                 self._read_more_soon()
@@ -172,10 +177,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def _read_more(self) -> None:
         self._will_read_more = False
-        if self.queue.items or self.transport.is_closing():
+        if self.transport.is_closing():
             return
         if self.conn.state is not State.OPEN:
             self._reader.only_close()
+        elif self.queue.items:
+            return
         self._reader.go_on()
         self.queue.on_arrival()
         self._hold_back(0)
@@ -306,6 +313,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         self.flush()
         await super().send(message)
+        if self._reader.unread and self.conn._state is not _OPEN:
+            self._read_more_soon()  # the peer's own close may be in it
         if self._early and self.conn.state is not State.CONNECTING:
             early, self._early = self._early, b""
             self.loop.call_soon(self._read_early, early)

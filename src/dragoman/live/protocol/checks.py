@@ -88,28 +88,35 @@ def check_utterance(utterance: Utterance) -> None:
 def check_in_session(init: SessionInit, utterance: Utterance) -> None:
     """Refuse an utterance that its session has no language or no stage for."""
     named = utterance.src_lang
-    if init.mode is Mode.TWO_WAY_AUTO:
-        _check_way(init, named)
-    elif named == AUTO and not init.auto_langs:
-        raise _bad("src_lang", "is `auto`, and the session lists no auto_langs; name the language")
     source, targets = _languages(init)
+    if init.mode is Mode.TWO_WAY_AUTO:
+        _check_way(init, "src_lang", named)
+        _check_way(init, "tgt_lang", utterance.tgt_lang)
+        if named is not None and same_language(named, utterance.tgt_lang):
+            raise _bad("tgt_lang", "is src_lang too; name the other one, or leave it out")
+    else:
+        if named == AUTO and not init.auto_langs:
+            says = "is `auto`, and the session lists no auto_langs; name the language"
+            raise _bad("src_lang", says)
+        if utterance.tgt_lang is not None:
+            targets = (utterance.tgt_lang,)
     _check_stages(
         utterance.audio is not None,
         named or source,
-        targets if utterance.tgt_lang is None else (utterance.tgt_lang,),
+        targets,
         init.features if utterance.features is None else utterance.features,
         utterance.pipeline,
         init.pipeline,
     )
 
 
-def _check_way(init: SessionInit, named: str | None) -> None:
+def _check_way(init: SessionInit, field: str, named: str | None) -> None:
     """Refuse a language that is neither of the two of a two_way_auto session."""
     if named is None or named == AUTO:
         return
     if not any(same_language(named, way) for way in (init.lang_a, init.lang_b)):
         raise _bad(
-            "src_lang",
+            field,
             f"is `{named}`, and the session goes between `{init.lang_a}` and `{init.lang_b}`; "
             "name one of them, or leave it out",
         )
@@ -156,7 +163,7 @@ def _check_two_ways(init: SessionInit) -> None:
             raise _bad(field, "is missing; mode two_way_auto needs lang_a and lang_b")
     if same_language(init.lang_a, init.lang_b):
         raise _bad("lang_b", "is the same as lang_a; two_way_auto needs two languages")
-    _check_way(init, init.src_lang)
+    _check_way(init, "src_lang", init.src_lang)
 
 
 def _check_input(audio: bytes | None, text: str | None) -> None:

@@ -120,6 +120,7 @@ class Utterance(Message, frozen=True):
     text: str | None = None
     src_lang: SourceLanguage | None = None
     tgt_lang: Language | None = None
+    """In two_way_auto, it says which way the utterance goes."""
     pipeline: Pipeline | None = None
     features: FeatureNames | None = None
     services: ChosenServices | None = None

@@ -23,7 +23,7 @@ from dragoman.live.protocol import (
     normal_language,
 )
 from dragoman.live.sessions.audience import Audience
-from dragoman.live.sessions.messages import missing_result, translation_result
+from dragoman.live.sessions.messages import missing_result, translation_result, way_taken
 from dragoman.live.sessions.past import PastUtterances
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.recent import RecentDeliveries, RecentDelivery
@@ -341,7 +341,7 @@ class Deliveries:
     def _measure_speech(self, job: Job, output: JobResult, ended: float, now: float) -> None:
         """Count how long the speaker's listeners waited, by pair and by what did the work."""
         metrics, spec = self._metrics, job.spec
-        target = output.tgt_lang if job.lane == AUTO_TARGET and output.tgt_lang else job.lane
+        target = way_taken(job, output) if job.lane == AUTO_TARGET else job.lane
         pair = f"{normal_language(spec.src_lang)}:{normal_language(target)}"
         services = self._services_of(job)
         known = now if job.text_known is None else job.text_known

@@ -41,7 +41,7 @@ def translation_result(
         seq,
         session_id,
         index,
-        lane if lane != AUTO_TARGET else _way_taken(job, output),
+        lane if lane != AUTO_TARGET else way_taken(job, output),
         job.job_id,
         job.spec.request_id,
         scheduling,
@@ -115,13 +115,11 @@ def error_message(
     )
 
 
-def _way_taken(job: Job, output: JobResult) -> str:
-    """Of two ways, the one that was gone; the node says which one it was."""
+def way_taken(job: Job, output: JobResult) -> str:
+    """Of two ways, the one that was gone, as the session writes it; the node says which one."""
     spec = job.spec
-    said = output.tgt_lang
-    if said is None:
-        other = spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b
-        return other or AUTO_TARGET
-    # The client gets its own spelling back, not the node's.
-    own = next((way for way in (spec.lang_a, spec.lang_b) if same_language(way, said)), None)
-    return own or said
+    ways = (spec.lang_a, spec.lang_b)
+    said = next((way for way in ways if way and same_language(way, output.tgt_lang)), None)
+    # A node that names a third language is as one that names none: nobody listens for it.
+    other = spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b
+    return said or other or AUTO_TARGET

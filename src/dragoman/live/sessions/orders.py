@@ -46,7 +46,7 @@ def whole_utterance(init: SessionInit, message: Utterance) -> WholeUtterance:
         targets_for(init, message),
         JobInput(message.audio, message.text),
         request_id=message.request_id,
-        src_lang=message.src_lang,
+        src_lang=_spoken_in(init, message),
         pipeline=message.pipeline,
         features=message.features,
         services=message.services,
@@ -65,6 +65,14 @@ def targets_for(init: SessionInit, message: Utterance) -> tuple[str, ...]:
         return targets_of(init)
     # A target of the session has one order, however an utterance writes it.
     return (next((own for own in init.targets if same_language(own, named)), named),)
+
+
+def _spoken_in(init: SessionInit, message: Utterance) -> str | None:
+    """What the utterance says it is spoken in. Of two ways, its target says so as well."""
+    named, target = message.src_lang, message.tgt_lang
+    if init.mode is not Mode.TWO_WAY_AUTO or target is None or named not in (None, AUTO):
+        return named
+    return init.lang_b if same_language(target, init.lang_a) else init.lang_a
 
 
 def trace_id_of(session_id: SessionId, init: SessionInit, index: int) -> str:

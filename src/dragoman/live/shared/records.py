@@ -237,6 +237,8 @@ class Closing(msgspec.Struct, frozen=True):
     held: Holding | None = None
     delivery: Delivery | None = None
     """What takes its turn in the same step, if nothing before it is open."""
+    last: PastAttempt | None = None
+    """The attempt that the record names, where the job outlived it and has no other."""
 
 
 class Closed(msgspec.Struct, frozen=True):

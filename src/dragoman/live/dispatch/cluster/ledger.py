@@ -20,7 +20,16 @@ from dragoman.live.dispatch.cluster.placing import JobPlacer
 from dragoman.live.dispatch.cluster.stored_jobs import let_go, record_of, take_end
 from dragoman.live.dispatch.job import Job, Leaving, Seat, leave_attempt, record, times_of
 from dragoman.live.dispatch.job_ledger import AfterCheck, AfterFinish, AfterOutlook, Finishing
-from dragoman.live.ledger import AttemptRecord, Cold, Ending, Freed, JobRecord, Sender, Stale
+from dragoman.live.ledger import (
+    AttemptRecord,
+    Cold,
+    Ending,
+    Freed,
+    JobRecord,
+    PastAttempt,
+    Sender,
+    Stale,
+)
 from dragoman.live.protocol import AttemptState, ErrorInfo, Outcome
 from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
@@ -34,6 +43,8 @@ _RELEASED_TOGETHER = 50
 
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
 
+
+_AT_A_NODE = (AttemptState.DISPATCHED, AttemptState.ACCEPTED, AttemptState.RUNNING)
 
 SlotEnd = r.FreedSlot | r.LateFinish | Stale | Cold
 JobEnd = r.Closed | r.NotCurrent | r.HasEnded | r.NoJob
@@ -218,6 +229,7 @@ class ClusterLedger(SharedAsks):
             self.terms.keep,
             held,
             delivery,
+            None if job.left is None else _outlived(job),
         )
 
     async def _take_in(
@@ -226,7 +238,11 @@ class ClusterLedger(SharedAsks):
         """Take in what the shard says to a closing."""
         if isinstance(answer, r.NotCurrent) and answer.job.instance_id == self._instance_id:
             # The record lost a move, or its answer was lost; the job is this instance's still.
-            closing = msgspec.structs.replace(closing, attempt_id=answer.job.attempt_id)
+            known = {past.attempt_id for past in answer.job.past}
+            last = closing.last
+            if last is not None and last.attempt_id in known:
+                last = None
+            closing = msgspec.structs.replace(closing, attempt_id=answer.job.attempt_id, last=last)
             answer = await self.insist(partial(self.shared.close, closing))
         if isinstance(answer, r.NotCurrent):
             job.driven = False
@@ -328,17 +344,27 @@ class ClusterLedger(SharedAsks):
         self, job: Job, error: ErrorInfo
     ) -> tuple[r.StoredJob, r.CancelWon | None] | None:
         """End a job that another instance drives, and win its attempt back; None: it has ended."""
-        closing = r.Closing(
-            job.job_id,
-            None,
-            Ending(Outcome.CANCELLED, error=error),
-            times_of(job),
-            None,
-            self.terms.keep,
-        )
-        answer = await self.shared.close(closing)
-        if not isinstance(answer, r.Closed):
-            return None
+        stored = await self.shared.read(job.job_id)
+        while True:
+            if stored is None or stored.outcome is not None:
+                return None
+            held = await self.shared.look(stored.cell, stored.attempt_id, tombstone_ms=0)
+            node_id, times = None, times_of(job)
+            if isinstance(held, r.StoredAttempt) and held.state in _AT_A_NODE:
+                node_id, times = held.node_id, held.times
+            closing = r.Closing(
+                job.job_id,
+                stored.attempt_id,
+                Ending(Outcome.CANCELLED, error=error),
+                msgspec.structs.replace(times, finished_ms=self.now_ms(self.clock.monotonic())),
+                node_id,
+                self.terms.keep,
+            )
+            answer = await self.shared.close(closing)
+            if isinstance(answer, r.Closed):
+                break
+            # Its driver moved it on meanwhile, or it has ended.
+            stored = answer.job if isinstance(answer, r.NotCurrent) else None
         stored = await self.shared.read(job.job_id)
         if stored is None:
             return None
@@ -425,6 +451,12 @@ def _what_came_free(answer: SlotEnd | None) -> Freed:
     if isinstance(answer, r.LateFinish):
         return freed_of(answer.freed)
     return freed_of(answer) if isinstance(answer, r.FreedSlot) else NOTHING
+
+
+def _outlived(job: Job) -> PastAttempt | None:
+    """The attempt that the job's record names, where the job has left it and has no other."""
+    left = job.left
+    return left if left is not None and job.seat is None and left.attempt_id == job.named else None
 
 
 def _code(error: ErrorInfo | None) -> str:

@@ -355,6 +355,10 @@ class RemoteAttempts:
         self, node: AttemptNode, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
     ) -> bool:
         """An attempt of another instance's job is over; False when none is known here."""
+        told = self._guests.get(attempt_id)
+        if told is not None and job_id is not None and told.running.job_id != job_id:
+            self._telemetry.dropped(StaleReason.UNKNOWN)
+            return False
         self.steps.over(node.cell, attempt_id)
         node.breaker.answered(attempt_id)
         guest = self._guests.pop(attempt_id, None)
@@ -488,6 +492,8 @@ class RemoteAttempts:
         guest = self._guests.get(partial.attempt_id)
         if guest is None or guest.node_id != node.node_id:
             return
+        if guest.running.job_id != partial.job_id:
+            return  # It names another job than its attempt is of.
         if guest.listener == self._instance_id:
             self.on_partial(partial)
         else:

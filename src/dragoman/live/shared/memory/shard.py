@@ -162,6 +162,8 @@ class Shard:
             return job
         self._end(job, closing.ending, closing.keep, now_ms)
         job.node_id, job.times = closing.node_id, closing.times
+        if closing.last is not None:
+            job.past.append(closing.last)
         session = self._session_held(closing.held) if closing.held is not None else None
         if not isinstance(session, ShardSession):
             return r.Closed(now_ms)

@@ -92,14 +92,22 @@ class _End(msgspec.Struct, array_like=True, frozen=True):
     error: ErrorInfo | None
     node_id: NodeId | None
     times: Times
+    last: PastAttempt | None = None
+    """The attempt that the record names, where the job outlived it."""
 
 
 _read_end = msgspec.msgpack.Decoder(_End).decode
 
 
-def end_body(error: ErrorInfo | None, node_id: NodeId | None, times: Times, output: bytes) -> bytes:
+def end_body(
+    error: ErrorInfo | None,
+    node_id: NodeId | None,
+    times: Times,
+    output: bytes,
+    last: PastAttempt | None = None,
+) -> bytes:
     """The body of an ended job's record; an empty output where it lies elsewhere."""
-    return block(pack(_End(error, node_id, times))) + output
+    return block(pack(_End(error, node_id, times, last))) + output
 
 
 def new_record(job: r.NewJob, instance_id: InstanceId, body: bytes) -> bytes:
@@ -163,8 +171,11 @@ def read_record(value: bytes, now_ms: int) -> PackedJob:
     packed, at = block_at(body, 0)
     end, released = _read_end(packed), release <= now_ms
     output = b"" if released else body[at:]
+    if end.last is not None:
+        past.append(end.last)
     job = msgspec.structs.replace(
         job,
+        past=tuple(past),
         outcome=OUTCOMES[state],
         error=end.error,
         output=read_result(output) if output else None,

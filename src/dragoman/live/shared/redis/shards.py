@@ -425,7 +425,9 @@ class RedisShards:
         """The body of the record, what is kept of the delivery, and how many of those are."""
         entry = closing.delivery
         return (
-            packing.end_body(closing.ending.error, closing.node_id, closing.times, output),
+            packing.end_body(
+                closing.ending.error, closing.node_id, closing.times, output, closing.last
+            ),
             packing.delivery(entry) if entry is not None else b"",
             self._kept_deliveries,
         )
