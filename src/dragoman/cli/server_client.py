@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -60,6 +61,10 @@ class ServerClient:
     """Asks a running server; raises its refusals as the errors that they were there."""
 
     def __init__(self, url: str, token: str | None) -> None:
+        if not _is_address(url):
+            raise SettingsError(
+                f"--url {url} is not a server's address; write it like {DEFAULT_URL}."
+            )
         self._url = url
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.AsyncClient(
@@ -90,10 +95,6 @@ class ServerClient:
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, **request)
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise SettingsError(
-                f"--url {self._url} is not a server's address; write it like {DEFAULT_URL}."
-            ) from error
         except httpx.TransportError as error:
             raise DependencyDown(
                 f"No server answers at {self._url}: {_cause(error)}; is it running? Name another "
@@ -152,6 +153,14 @@ def running_server(data_dir: Path | None) -> str:
     if data_dir is not None:
         raise NotFound(f"No server runs on the data folder {folder}; name a server with --url.")
     return DEFAULT_URL
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port past 65535, a bracket that is not closed
+        return False
 
 
 def _cause(error: httpx.TransportError) -> str:

@@ -133,6 +133,12 @@ def test_a_list_in_the_environment_is_separated_by_commas_or_is_json(
     ("variable", "text", "words"),
     [
         ("DRAGOMAN_SERVER__PROT", "1", ["did you mean DRAGOMAN_SERVER__PORT?"]),
+        ("DRAGOMAN_SERVER_PORT", "9000", ["did you mean DRAGOMAN_SERVER__PORT?"]),
+        (
+            "DRAGOMAN_SCHEDULER_NODE_HEALTH_FORGET_OFFLINE_SECONDS",
+            "9",
+            ["did you mean DRAGOMAN_SCHEDULER__NODE_HEALTH__FORGET_OFFLINE_SECONDS?"],
+        ),
         ("DRAGOMAN_PORT", "9000", ["did you mean DRAGOMAN_SERVER__PORT?"]),
         ("DRAGOMAN_NONSENSE", "1", ["there is no setting of this name", "unset it"]),
         ("DRAGOMAN_SERVER", "{}", ["there is no setting of this name"]),
