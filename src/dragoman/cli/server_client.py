@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -96,6 +97,17 @@ class ServerClient:
         try:
             answer = await self._http.request(method, path, **request)
         except httpx.TransportError as error:
+            if (untrusted := _untrusted(error)) is not None:
+                raise DependencyDown(
+                    f"The server at {self._url} has a certificate that is not trusted here "
+                    f"({untrusted}); name the file of a self-signed one in the variable "
+                    "SSL_CERT_FILE."
+                ) from error
+            if isinstance(error, httpx.RemoteProtocolError) and self._url.startswith("http://"):
+                raise DependencyDown(
+                    f"What answers at {self._url} is no server of plain HTTP ({_cause(error)}); "
+                    "write https:// if it has TLS, or name another with --url or --data-dir."
+                ) from error
             raise DependencyDown(
                 f"No server answers at {self._url}: {_cause(error)}; is it running? Name another "
                 "with --url or --data-dir."
@@ -161,6 +173,16 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port past 65535, a bracket that is not closed
         return False
+
+
+def _untrusted(error: BaseException) -> str | None:
+    """Why the server's certificate is not trusted; None when that is not what is wrong."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _cause(error: httpx.TransportError) -> str:

@@ -178,6 +178,8 @@ def read_flags(flags: Mapping[str, Any]) -> Reading:
 
 
 def _flag_of(name: str) -> str:
+    if name.startswith("log."):
+        return "flag --" + name.replace(".", "-")
     return "flag --" + name.rpartition(".")[2].replace("_", "-")
 
 
