@@ -53,6 +53,11 @@ def _locked(data_dir: Path) -> Iterator[None]:
     try:
         data_dir.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
         lock = os.open(data_dir / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise CannotStart(
+            f"The data folder {data_dir} cannot be used: {_file_in_the_way(data_dir)} is a file; "
+            "remove it, or name another folder with --data-dir."
+        ) from error
     except OSError as error:
         raise CannotStart(
             f"The data folder {data_dir} cannot be used ({error.strerror}); check its "
@@ -63,6 +68,10 @@ def _locked(data_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _file_in_the_way(folder: Path) -> Path:
+    return next((path for path in (folder, *folder.parents) if path.is_file()), folder)
 
 
 def _tell_what_others_can_read(data_dir: Path) -> None:

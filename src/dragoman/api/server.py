@@ -154,7 +154,9 @@ class Server:
             async with asyncio.timeout(patience_seconds):
                 await connections.wait_empty()
         except TimeoutError:
-            _log.warning("sockets_left", sockets=len(connections))
+            # They have their turn to close even where there is no time to wait for them.
+            if left := len(connections):
+                _log.warning("sockets_left", sockets=left)
         if self._serving is not None:
             self._http.finish(patience_seconds)
             await asyncio.wait([self._serving])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -150,6 +151,9 @@ def _broken_text(arguments: Sequence[str]) -> str | None:
 def _sentence(error: Exception) -> str:
     if isinstance(error, DragomanError):
         return error.message
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = error.filename or "what is printed"
+        return f"There is no space left for {place}; free some, or write elsewhere."
     summary = " ".join(f"{type(error).__name__}: {error}".split())
     return (
         f"Something went wrong that should not have ({summary}); "

@@ -130,6 +130,10 @@ def _look_at_folder(data_dir: Path) -> Iterator[CheckupFinding]:
     standing = next(
         folder for folder in (data_dir, *data_dir.absolute().parents) if folder.exists()
     )
+    if not standing.is_dir():
+        found, remedy = f"{standing} is a file", "remove it, or name another folder with --data-dir"
+        yield CheckupFinding("data folder", Level.FAIL, found, remedy)
+        return
     try:
         with tempfile.TemporaryFile(dir=standing):
             pass

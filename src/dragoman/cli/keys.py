@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,8 @@ from dragoman.cli.db import ConfigOption, DataDirOption, settings_for
 from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.clock import SystemClock
 from dragoman.errors import InvalidMessage
+from dragoman.observability import configure_logging
+from dragoman.settings import masked
 from dragoman.store import SchemaStatus, check, open_store, upgrade
 
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd])")
@@ -56,7 +58,8 @@ def list_command(
     config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
     """List every key ever created, without the keys themselves."""
-    asyncio.run(_list(_database_url(config, data_dir), as_json))
+    configure_logging("error", "console")
+    asyncio.run(_list(settings_for(config, data_dir).store.database_url, as_json))
 
 
 @app.command("rotate")
@@ -128,8 +131,10 @@ async def _rotate(key_id: str, seconds: float, database_url: str, as_json: bool)
 
 
 async def _list(database_url: str, as_json: bool) -> None:
-    async with _keys(database_url) as keys:
-        records = await keys.list()
+    records: Sequence[KeyRecord] = ()
+    if check(database_url).state is not SchemaStatus.EMPTY:
+        async with _keys(database_url) as keys:
+            records = await keys.list()
     shown = [_shown(record) for record in records]
     if as_json:
         print_json(shown)
@@ -137,7 +142,8 @@ async def _list(database_url: str, as_json: bool) -> None:
     print_table(
         ("id", "role", "tenant", "node_id", "created", "expires", "replaces", "revoked"),
         (list(record.values()) for record in shown),
-        empty="There are no keys; `dragoman keys create` creates one.",
+        # Without keys, the command may look at another database than the server's.
+        empty=f"There are no keys in {masked(database_url)}; `dragoman keys create` creates one.",
     )
 
 
@@ -169,6 +175,8 @@ def _seconds(text: str) -> float:
 
 def _database_url(config: Path | None, data_dir: Path | None) -> str:
     """The settings' database, set up if it is empty: a key may come before the first server."""
+    # What goes wrong is told in a sentence; the log would say it once more.
+    configure_logging("error", "console")
     database_url = settings_for(config, data_dir).store.database_url
     if check(database_url).state is SchemaStatus.EMPTY:
         upgrade(database_url)

@@ -63,7 +63,10 @@ def listen(
     try:
         asyncio.run(_print_all(session_id, url, token, to, since, out, as_json=json))
     except Unreachable as error:
-        typer.echo(f"error: {printable(str(error))}; is the scheduler running?", err=True)
+        # Its certificate is not trusted: it runs, and the message has said what helps.
+        is_there = "SSL_CERT_FILE" in str(error)
+        ask = "." if is_there else "; is the scheduler running?"
+        typer.echo(f"error: {printable(str(error))}{ask}", err=True)
         raise typer.Exit(_FAILED) from None
 
 

@@ -145,10 +145,10 @@ def say(
     except InvalidMessage as error:
         raise typer.BadParameter(_in_flags(error.message)) from None
     except Unreachable as error:
-        typer.echo(
-            f"error: {error}; is the scheduler running? `dragoman demo` starts one to try out.",
-            err=True,
-        )
+        # Its certificate is not trusted: it runs, and the message has said what helps.
+        is_there = "SSL_CERT_FILE" in str(error)
+        ask = "; is the scheduler running? `dragoman demo` starts one to try out"
+        typer.echo(f"error: {error}{'' if is_there else ask}.", err=True)
         raise typer.Exit(_FAILED) from None
     if out is not None:
         _write_all(results, out)

@@ -69,8 +69,9 @@ def serve(
 ) -> None:
     """Run the scheduler and its API until a signal stops it.
 
-    Prints its address when it is ready. SIGTERM and Ctrl-C drain the server: it takes no new work
-    and gives running work server.drain_seconds to end. A second signal stops it at once.
+    Prints its address when it is ready. SIGTERM, Ctrl-C and a closed terminal (SIGHUP) drain the
+    server: it takes no new work and gives running work server.drain_seconds to end. A second
+    SIGTERM or Ctrl-C stops it at once.
     """
     flags = {
         "server": {"host": host, "port": port, "data_dir": data_dir},
@@ -160,15 +161,20 @@ async def _serve(
 def _signals(stop: asyncio.Event, ready: asyncio.Event) -> Iterator[None]:
     """The first signal stops a ready server, the second cancels the caller, a third kills it.
 
-    The first signal cancels a server that is still starting, which may wait for another one.
+    The first signal cancels a server that is still starting, which may wait for another one. A
+    terminal that closes may send several signals: only the first of them counts.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
 
     def let_go() -> None:
-        for number in _SIGNALS:
+        for number in (*_SIGNALS, signal.SIGHUP):
             loop.remove_signal_handler(number)
+
+    def on_hang_up() -> None:
+        if not stop.is_set():
+            on_signal()
 
     def on_signal() -> None:
         if ready.is_set() and not stop.is_set():
@@ -179,6 +185,9 @@ def _signals(stop: asyncio.Event, ready: asyncio.Event) -> Iterator[None]:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal)
+    # nohup has it ignored.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, on_hang_up)
     try:
         yield
     finally:

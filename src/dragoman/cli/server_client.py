@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -60,6 +62,10 @@ class ServerClient:
     """Asks a running server; raises its refusals as the errors that they were there."""
 
     def __init__(self, url: str, token: str | None) -> None:
+        if not _is_address(url):
+            raise SettingsError(
+                f"--url {url} is not a server's address; write it like {DEFAULT_URL}."
+            )
         self._url = url
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.AsyncClient(
@@ -90,11 +96,18 @@ class ServerClient:
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, **request)
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise SettingsError(
-                f"--url {self._url} is not a server's address; write it like {DEFAULT_URL}."
-            ) from error
         except httpx.TransportError as error:
+            if (untrusted := _untrusted(error)) is not None:
+                raise DependencyDown(
+                    f"The server at {self._url} has a certificate that is not trusted here "
+                    f"({untrusted}); name the file of a self-signed one in the variable "
+                    "SSL_CERT_FILE."
+                ) from error
+            if isinstance(error, httpx.RemoteProtocolError) and self._url.startswith("http://"):
+                raise DependencyDown(
+                    f"What answers at {self._url} is no server of plain HTTP ({_cause(error)}); "
+                    "write https:// if it has TLS, or name another with --url or --data-dir."
+                ) from error
             raise DependencyDown(
                 f"No server answers at {self._url}: {_cause(error)}; is it running? Name another "
                 "with --url or --data-dir."
@@ -152,6 +165,24 @@ def running_server(data_dir: Path | None) -> str:
     if data_dir is not None:
         raise NotFound(f"No server runs on the data folder {folder}; name a server with --url.")
     return DEFAULT_URL
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port past 65535, a bracket that is not closed
+        return False
+
+
+def _untrusted(error: BaseException) -> str | None:
+    """Why the server's certificate is not trusted; None when that is not what is wrong."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _cause(error: httpx.TransportError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -17,12 +18,27 @@ from dragoman.cli.server_client import (
 from dragoman.cli.showing import JsonOption
 
 
+def _checked_day(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            date.fromisoformat(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a day; write it like 2026-01-31.") from None
+    return text
+
+
 def usage(
     first: Annotated[
-        str | None, typer.Option("--from", metavar="DAY", help="The first day, as 2026-01-31.")
+        str | None,
+        typer.Option(
+            "--from", metavar="DAY", help="The first day, as 2026-01-31.", callback=_checked_day
+        ),
     ] = None,
     last: Annotated[
-        str | None, typer.Option("--to", metavar="DAY", help="The last day, which is included.")
+        str | None,
+        typer.Option(
+            "--to", metavar="DAY", help="The last day, which is included.", callback=_checked_day
+        ),
     ] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="T", help="One tenant only (operators).")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -60,8 +61,9 @@ def worker(
     """Carry out items of experiments until a signal stops it.
 
     Workers and servers meet in the database (store.database_url) and hear of work through
-    lab.queue_url. SIGTERM and Ctrl-C drain the worker: it takes no more items and ends when those
-    in progress are done. A second signal hands them back at once, for others to carry out.
+    lab.queue_url. SIGTERM, Ctrl-C and a closed terminal (SIGHUP) drain the worker: it takes no more
+    items and ends when those in progress are done. A second SIGTERM or Ctrl-C hands them back at
+    once, for others to carry out.
     """
     flags = {"server": {"data_dir": data_dir}, "log": {"level": log_level}}
     settings = load_settings(config, flags).settings
@@ -87,13 +89,17 @@ async def _work(settings: Settings, concurrency: int | None, metrics_port: int |
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal)
+    # A terminal that closes may send several; nohup has it ignored.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     async with opened_worker(settings, concurrency, metrics_port) as opened:
         calm_collector()
         at_once = concurrency or settings.lab.max_item_concurrency
         told = f"; metrics at {opened.metrics_url}/metrics" if opened.metrics_url else ""
         typer.echo(f"Worker is ready: {at_once} items at once{told}.")
         await stop.wait()
-        typer.echo("Worker takes no more items, and ends when those in progress are done.")
+        with suppress(OSError):  # the terminal may have closed
+            typer.echo("Worker takes no more items, and ends when those in progress are done.")
         draining = asyncio.create_task(opened.lab.drain())
         hurrying = asyncio.create_task(hurry.wait())
         done, _ = await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)

@@ -154,6 +154,7 @@ def read_file(path: Path) -> Reading:
 def read_environment(environ: Mapping[str, str]) -> Reading:
     """What the ``DRAGOMAN_`` variables set."""
     by_variable = {key.variable: key for key in KEYS.values()}
+    by_underscores = {_one_underscore(variable): variable for variable in by_variable}
     reading = Reading()
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
@@ -163,8 +164,10 @@ def read_environment(environ: Mapping[str, str]) -> Reading:
         if key is not None:
             reading.given.append(Given(key, _from_text(key, text), source, strict=False))
         elif not _is_service_link(variable, text):
-            meant = nearest(_dotted(variable), KEYS)
-            remedy = f"did you mean {KEYS[meant].variable}?" if meant else "unset it."
+            meant = by_underscores.get(_one_underscore(variable))
+            if meant is None and (near := nearest(_dotted(variable), KEYS)):
+                meant = KEYS[near].variable
+            remedy = f"did you mean {meant}?" if meant else "unset it."
             reading.problems.append(f"{source}: there is no setting of this name; {remedy}")
     return reading
 
@@ -175,7 +178,14 @@ def read_flags(flags: Mapping[str, Any]) -> Reading:
 
 
 def _flag_of(name: str) -> str:
+    if name.startswith("log."):
+        return "flag --" + name.replace(".", "-")
     return "flag --" + name.rpartition(".")[2].replace("_", "-")
+
+
+def _one_underscore(variable: str) -> str:
+    """Most people who mistype a variable write one underscore between table and key."""
+    return variable.replace(LEVEL_SEPARATOR, "_")
 
 
 def _dotted(variable: str) -> str:

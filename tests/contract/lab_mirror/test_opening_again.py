@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
@@ -264,3 +265,30 @@ def _malloc_reader() -> Callable[[], int]:
         return int(found.uordblks + found.hblkhd)
 
     return in_use_bytes
+
+
+@in_a_loop
+async def test_a_lab_that_is_stopped_while_it_opens_its_mirror_closes_it(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB would tell the terminal, in fifty lines, what was left open."""
+    is_opening, may_open = Event(), Event()
+    closed: list[Path] = []
+
+    class Slow(DuckDbMirror):
+        def __init__(self, path: Path) -> None:
+            is_opening.set()
+            assert may_open.wait(60)
+            super().__init__(path)
+
+        def close(self) -> None:
+            closed.append(self._path)
+            super().close()
+
+    monkeypatch.setattr(duckdb_mirror, "DuckDbMirror", Slow)
+    file = tmp_path / "lab.duckdb"
+    async with world(database_url, 1) as at, followed(at.store, f"duckdb:///{file}"):
+        assert await asyncio.to_thread(is_opening.wait, 60)
+        # By then the lab is being stopped.
+        asyncio.get_running_loop().call_soon(may_open.set)
+    assert closed == [file]

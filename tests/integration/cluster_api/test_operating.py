@@ -101,7 +101,7 @@ def test_without_a_server_the_command_says_what_to_do(
     code, _, errors = run("cluster", "status", "--url", "http://127.0.0.1:1")
     assert code == 1
     assert "is it running?" in errors
-    for address in ("nonsense", "ftp://one"):
+    for address in ("nonsense", "ftp://one", "http://127.0.0.1:99999", "http://[::1"):
         code, _, errors = run("cluster", "status", "--url", address)
         assert (code, f"--url {address} is not a server's address" in errors) == (2, True)
 

@@ -172,6 +172,17 @@ def test_a_worker_that_drains_finishes_what_it_has_and_another_does_the_rest(
         assert shown(draining.pid) == {}, "a worker that ended in order is not shown"
 
 
+def test_a_terminal_that_closes_drains_the_worker_however_often_it_says_so(
+    settings: dict[str, str],
+) -> None:
+    with worker_process(settings) as worker:
+        worker.send_signal(signal.SIGHUP)
+        worker.send_signal(signal.SIGHUP)
+        assert worker.stdout is not None
+        assert "takes no more items" in worker.stdout.readline()
+        assert worker.wait(PATIENCE_SECONDS) == 0
+
+
 def test_a_second_signal_hands_the_items_back_at_once(
     tmp_path: Path, settings: dict[str, str]
 ) -> None:

@@ -14,7 +14,10 @@ from dragoman.live.protocol import JobResult, JobStarted, NodeDrain, NodeHeartbe
 SLOW_NODE = Path(__file__).with_name("slow_node.py")
 
 
-def test_a_signal_lets_the_running_job_finish_and_turns_new_ones_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_a_signal_lets_the_running_job_finish_and_turns_new_ones_away(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         async with (
             scheduling() as (scheduler, url),
@@ -23,9 +26,9 @@ def test_a_signal_lets_the_running_job_finish_and_turns_new_ones_away(tmp_path: 
             await scheduler.hears(NodeHeartbeat)
             scheduler.assign("a")
             await scheduler.hears(JobStarted)
-            node.send_signal(signal.SIGTERM)
+            node.send_signal(number)
             [drain] = await scheduler.hears(NodeDrain)
-            assert drain.reason == "SIGTERM"
+            assert drain.reason == number.name
             scheduler.assign("b")
             [refused] = await scheduler.hears(JobResult)
             assert refused.error is not None

@@ -32,6 +32,14 @@ def test_clients_that_trust_the_certificate_talk_to_the_server_and_others_do_not
             env=environment(SSL_CERT_FILE=str(certificate)),
         )
         assert says[0] == 0, says
+        plain = server.url.replace("https://", "http://")
+        say = ("say", "--text", "hello", "--from", "en", "--to", "es", "--url")
+        for command in (("nodes", "list", "--url"), say, ("listen", "s-1", "--url")):
+            code, _, errors = run(*command, server.url)
+            assert (code, "not trusted" in errors, "SSL_CERT_FILE" in errors) == (1, True, True)
+            assert "running?" not in errors, "it does run"
+            code, _, errors = run(*command, plain)
+            assert (code, "if it has TLS" in errors) == (1, True), errors
         server.signal()
         server.wait()
         output = server.all_output()

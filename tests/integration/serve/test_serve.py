@@ -11,7 +11,13 @@ from pathlib import Path
 
 import httpx
 from tests.integration.serve import busy_server
-from tests.integration.serve.server_process import ServerProcess, environment, eventually, run
+from tests.integration.serve.server_process import (
+    DRAGOMAN,
+    ServerProcess,
+    environment,
+    eventually,
+    run,
+)
 
 
 def test_a_server_answers_as_soon_as_it_says_that_it_is_ready(tmp_path: Path) -> None:
@@ -72,6 +78,28 @@ def test_files_where_the_server_was_started_are_not_taken_for_modules(tmp_path: 
         assert "not what was meant" not in server.log
 
 
+def test_a_terminal_that_closes_drains_the_server_however_often_it_says_so(tmp_path: Path) -> None:
+    """A shell and the kernel may each send the signal."""
+    with busy(tmp_path) as server:
+        server.signal(signal.SIGHUP)
+        eventually(lambda: server.get("/readyz").status_code == 503, "readyz answers 503")
+        server.signal(signal.SIGHUP)
+        assert server.get("/readyz").json()["status"] == "draining"
+
+        (server.data_dir / "done").touch()
+        assert server.wait() == 0
+
+
+def test_a_server_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    command = ("nohup", DRAGOMAN, "serve")
+    with ServerProcess(tmp_path / "data", command=command) as server:
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGHUP)
+        assert server.get("/readyz").status_code == 200
+        server.signal()
+        assert server.wait() == 0
+
+
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     with busy(tmp_path) as server:
         server.signal()
@@ -80,7 +108,9 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
         assert server.wait() == 130
         assert not (server.data_dir / "server.json").exists()
-        assert "Traceback" not in server.all_output()
+        told = server.all_output()
+        for nothing_wrong in ("Traceback", "ERROR", "sockets_left"):
+            assert nothing_wrong not in told
 
 
 def busy(tmp_path: Path) -> ServerProcess:
@@ -142,3 +172,25 @@ def test_a_demo_ends_by_itself(tmp_path: Path) -> None:
     assert "Dragoman is ready at http://127.0.0.1:" in output
     assert output.count("curl") == 1
     assert output.count("dragoman say") == 1
+
+
+def test_a_data_folder_that_is_a_file_is_named_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.touch()
+    for folder in (file, file / "data"):
+        code, _, errors = run("serve", "--port", "0", "--data-dir", folder)
+        assert (code, f"{file} is a file" in errors) == (1, True), errors
+
+
+def test_without_keys_the_list_names_its_database_and_makes_none(tmp_path: Path) -> None:
+    """The command may have been given another folder than the server's."""
+    folder = tmp_path / "mistyped"
+    code, output, _ = run("keys", "list", "--data-dir", folder)
+    assert (code, f"{folder}/dragoman.db" in output) == (0, True), output
+    assert not folder.exists()
+
+
+def test_a_day_that_is_none_is_refused_before_a_server_is_asked() -> None:
+    for option in ("--from", "--to"):
+        code, _, errors = run("usage", option, "2026-13-45", "--url", "http://127.0.0.1:1")
+        assert (code, "'2026-13-45' is not a day" in errors) == (2, True), errors

@@ -121,17 +121,18 @@ def test_no_writer_hears_of_success_before_the_whole_group_is_committed(sqlite_u
     asyncio.run(scenario())
 
 
-def test_a_commit_that_fails_fails_everyone_in_it_and_the_store_goes_on(sqlite_url: str) -> None:
+def make_child(connection: StoreConnection) -> None:
+    connection.execute(sa.text("CREATE TABLE parent (name TEXT PRIMARY KEY)"))
+    connection.execute(sa.text("CREATE TABLE child (name TEXT REFERENCES parent(name))"))
+
+
+def break_at_commit(connection: StoreConnection) -> None:
     """A foreign key that is checked only at COMMIT makes a real one fail."""
+    connection.execute(sa.text("PRAGMA defer_foreign_keys = ON"))
+    connection.execute(sa.text("INSERT INTO child VALUES ('nobody')"))
 
-    def break_at_commit(connection: StoreConnection) -> None:
-        connection.execute(sa.text("PRAGMA defer_foreign_keys = ON"))
-        connection.execute(sa.text("INSERT INTO child VALUES ('nobody')"))
 
-    def make_child(connection: StoreConnection) -> None:
-        connection.execute(sa.text("CREATE TABLE parent (name TEXT PRIMARY KEY)"))
-        connection.execute(sa.text("CREATE TABLE child (name TEXT REFERENCES parent(name))"))
-
+def test_a_commit_that_fails_fails_everyone_in_it_and_the_store_goes_on(sqlite_url: str) -> None:
     async def scenario() -> None:
         async with notes_store(sqlite_url) as store:
             await store.write(make_child)
@@ -149,6 +150,22 @@ def test_a_commit_that_fails_fails_everyone_in_it_and_the_store_goes_on(sqlite_u
             assert await whole_notes(store) == {"later"}
 
     asyncio.run(scenario())
+
+
+def test_commits_that_fail_are_told_to_each_submitter_and_now_and_then_to_the_log(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk every one fails, several times a second."""
+
+    async def scenario() -> None:
+        async with notes_store(sqlite_url) as store:
+            await store.write(make_child)
+            for _ in range(5):
+                with pytest.raises(StoreError, match="could not commit"):
+                    await store.write(break_at_commit)
+
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == ["database_write_lost"]
 
 
 def test_a_full_disk_is_told_to_the_submitter_and_leaves_nothing_half(sqlite_url: str) -> None:

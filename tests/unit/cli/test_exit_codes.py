@@ -231,3 +231,18 @@ def test_a_reader_who_leaves_early_is_not_shown_an_error() -> None:
 
     assert errors == b""
     assert process.returncode == 1
+
+
+def test_a_full_disk_behind_the_output_is_told_in_words() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [DRAGOMAN, "config", "show"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: There is no space left for what is printed; free some, or write elsewhere.\n",
+    )

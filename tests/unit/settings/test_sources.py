@@ -47,6 +47,11 @@ def as_environ(choice: Choice) -> dict[str, str]:
     return {KEYS[name].variable: text(value) for name, value in choice.items()}
 
 
+def flag_of(name: str) -> str:
+    option = "log-level" if name == "log.level" else KEYS[name].leaf.replace("_", "-")
+    return f"flag --{option}"
+
+
 @settings(deadline=None)
 @given(in_file=choices, in_environ=choices, in_flags=choices)
 def test_flags_win_over_the_environment_over_the_file_over_the_defaults(
@@ -58,7 +63,7 @@ def test_flags_win_over_the_environment_over_the_file_over_the_defaults(
         for name in FREE_VALUES:
             key = KEYS[name]
             layers = [
-                (in_flags, f"flag --{key.leaf.replace('_', '-')}"),
+                (in_flags, flag_of(name)),
                 (in_environ, f"environment {key.variable}"),
                 (in_file, f"file {file}"),
                 ({name: key.default}, "default"),
@@ -133,6 +138,12 @@ def test_a_list_in_the_environment_is_separated_by_commas_or_is_json(
     ("variable", "text", "words"),
     [
         ("DRAGOMAN_SERVER__PROT", "1", ["did you mean DRAGOMAN_SERVER__PORT?"]),
+        ("DRAGOMAN_SERVER_PORT", "9000", ["did you mean DRAGOMAN_SERVER__PORT?"]),
+        (
+            "DRAGOMAN_SCHEDULER_NODE_HEALTH_FORGET_OFFLINE_SECONDS",
+            "9",
+            ["did you mean DRAGOMAN_SCHEDULER__NODE_HEALTH__FORGET_OFFLINE_SECONDS?"],
+        ),
         ("DRAGOMAN_PORT", "9000", ["did you mean DRAGOMAN_SERVER__PORT?"]),
         ("DRAGOMAN_NONSENSE", "1", ["there is no setting of this name", "unset it"]),
         ("DRAGOMAN_SERVER", "{}", ["there is no setting of this name"]),
@@ -152,6 +163,8 @@ def test_a_wrong_variable_is_refused_by_name(variable: str, text: str, words: li
 def test_a_wrong_flag_is_refused_by_name() -> None:
     with pytest.raises(SettingsError, match=r"flag --port: server\.port = 70000 must be at most"):
         load_settings(environ={}, flags={"server": {"port": 70000}})
+    with pytest.raises(SettingsError, match=r"flag --log-level: log\.level = \"loud\" must be"):
+        load_settings(environ={}, flags={"log": {"level": "loud"}})
 
 
 def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone() -> None:

@@ -212,8 +212,9 @@ class Following:
         if held is None:
             return False
         if self._mirror is None:
-            self._mirror = await self._in_thread(open_mirror, self._url)
+            await self._in_thread(self._open)
         mirror = self._mirror
+        assert mirror is not None, "it was opened"
         if not self._ready:
             if self._rebuild_wanted or not await self._is_ours(mirror):
                 await self._copy_everything(mirror, held)
@@ -355,6 +356,10 @@ class Following:
         self._working.add(working)
         working.add_done_callback(self._working.discard)
         return await asyncio.shield(working)
+
+    def _open(self) -> None:
+        # Kept by the thread itself: a stop that does not wait for the answer must close it.
+        self._mirror = open_mirror(self._url)
 
     async def _lose(self) -> None:
         """Begin again with the next round: the mirror may be another one then."""

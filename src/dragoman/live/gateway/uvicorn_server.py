@@ -339,12 +339,17 @@ class _KeepSecrets(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING:
+        if record.levelno < logging.WARNING or _tells_nothing(record):
             return False
         # Before the arguments become text: what they hold is told by their types.
         _REDACTION.filter(record)
         record.msg = _QUERY_STRING.sub("", str(record.msg))
         return True
+
+
+def _tells_nothing(record: logging.LogRecord) -> bool:
+    """Told to stop at once, uvicorn calls it an error that it has no task to cancel."""
+    return str(record.msg).startswith("Cancel %s running task(s)") and record.args == (0,)
 
 
 _KEEP_SECRETS = _KeepSecrets()

@@ -47,10 +47,18 @@ def _on_signals(node: Serves, serving: asyncio.Task[None]) -> Iterator[None]:
         else:
             serving.cancel()
 
+    def on_hang_up() -> None:
+        # A terminal that closes may send several.
+        if signals_heard == 0:
+            on_signal(signal.SIGHUP)
+
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    # nohup has it ignored.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, on_hang_up)
     try:
         yield
     finally:
-        for number in _SIGNALS:
+        for number in (*_SIGNALS, signal.SIGHUP):
             loop.remove_signal_handler(number)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import InvalidMessage as NotHttp
 from websockets.frames import CloseCode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
@@ -56,6 +58,14 @@ class WebSocketDoorConnect(Generic[M]):
             )
         except InvalidURI as error:
             raise SettingsError(f"`{self.url}` cannot be used: {error}; check --url") from error
+        except ssl.SSLCertVerificationError as error:
+            raise Unreachable(
+                f"{self.url} has a certificate that is not trusted here ({error.verify_message}); "
+                "name the file of a self-signed one in the variable SSL_CERT_FILE"
+            ) from error
+        except NotHttp as error:
+            hint = "; write wss:// if it has TLS" if self.url.startswith("ws://") else ""
+            raise Unreachable(f"{self.url} cannot be reached: {error}{hint}") from error
         except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
             reason = str(error) or type(error).__name__
             raise Unreachable(f"{self.url} cannot be reached: {reason}") from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dragoman.errors import StoreError
+from dragoman.observability import get_logger
 from dragoman.store.interface import Result, Store, Work
 from dragoman.store.server.kind import ServerKind
 from dragoman.store.server.transaction import TransactionOutcome, run_whole
@@ -29,7 +29,7 @@ ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.01
 """The pause before the second attempt; it doubles with each."""
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class ServerStore(Store):
@@ -85,7 +85,7 @@ class ServerStore(Store):
                 race = self._server.lost_race(outcome.error)
                 if race is None:
                     return outcome
-                _log.info("A transaction is run again after a %s (attempt %d)", race, attempt)
+                _log.info("transaction_run_again", after=str(race), attempt=attempt)
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * 2 ** (attempt - 1))
             return await self._attempt(work, engine)
 

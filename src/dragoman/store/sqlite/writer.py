@@ -8,7 +8,6 @@ No submitter hears of success before COMMIT has returned.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from dragoman.errors import StoreError
+from dragoman.observability import get_logger
 from dragoman.store.interface import Result, StoreConnection, Work
 from dragoman.store.sqlite.connect import when_free, writer_engine
 
@@ -29,7 +29,10 @@ MAX_PENDING = 4096
 MAX_GROUP = 256
 """Submissions in one transaction, so that a burst does not make the first one wait for the last."""
 
-_log = logging.getLogger(__name__)
+_WARN_EVERY_SECONDS = 10.0
+"""A full disk refuses every write, and each submitter hears of its own."""
+
+_log = get_logger(__name__)
 
 
 class Submission:
@@ -130,7 +133,14 @@ class _Transactions:
             self._commit(group)
         except Exception as error:
             self.close()
-            _log.warning("A group of %d writes was rolled back: %s", len(group), error)
+            _log.warning_limited(
+                "database_write_lost",
+                key=str(self._path),
+                every_seconds=_WARN_EVERY_SECONDS,
+                path=str(self._path),
+                writes=len(group),
+                reason=str(error),
+            )
             for submission in group:
                 submission.error = submission.error or _group_lost(self._path, error)
 
