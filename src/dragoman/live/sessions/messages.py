@@ -120,6 +120,6 @@ def way_taken(job: Job, output: JobResult) -> str:
     spec = job.spec
     ways = (spec.lang_a, spec.lang_b)
     said = next((way for way in ways if way and same_language(way, output.tgt_lang)), None)
-    # A node that names a third language is as one that names none: nobody listens for it.
+    # A node that names a third language is as one that names none: no listener asked for it.
     other = spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b
     return said or other or AUTO_TARGET
