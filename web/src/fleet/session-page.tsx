@@ -194,7 +194,7 @@ function UtteranceRow({ entry, lengthMs }: { entry: TimelineEntry; lengthMs: num
         </Group>
         <Text size="sm" className="number" {...(entry.reason !== null && { c: "red" })}>
           {entry.reason ??
-            [...stages, `= ${formats.milliseconds(entry.total_ms ?? 0)}`].join(" · ")}
+            [...stages, text("inAll", { time: formats.milliseconds(entry.total_ms ?? 0) })].join(" · ")}
         </Text>
       </Group>
       {spans.length > 0 && (

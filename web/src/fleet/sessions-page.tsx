@@ -84,7 +84,7 @@ export function SessionsPage() {
                     </Anchor>
                   </Table.Td>
                   <Table.Td>{session.tenant_id}</Table.Td>
-                  <Table.Td>{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
+                  <Table.Td className="one-line">{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
                   <Table.Td>
                     <SessionStatus state={session.state} />
                   </Table.Td>
