@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import struct
 import wave
 import zipfile
@@ -46,7 +47,8 @@ def lab_environment(**variables: str) -> dict[str, str]:
     """The environment of a server whose lab may call the tests' own functions."""
     return environment(
         DRAGOMAN_LAB__PYTHON_ALLOW='["tests.integration.lab_api.*"]',
-        PYTHONPATH=str(ROOT),
+        # Beside what is there already: a tree that is not installed runs its own code.
+        PYTHONPATH=os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         **variables,
     )
 

@@ -59,6 +59,15 @@ COVERED = """
 """
 
 
+CUT_LABELS = """
+() => [...document.querySelectorAll("button, a")]
+  .flatMap((control) => [control, ...control.querySelectorAll(".mantine-Button-label")])
+  .filter((part) => part.checkVisibility() && getComputedStyle(part).overflowX === "hidden")
+  .filter((part) => !part.closest("[role=table]") && part.scrollWidth > part.clientWidth + 1)
+  .map((part) => `${part.scrollWidth} in ${part.clientWidth}: ${part.outerHTML.slice(0, 160)}`)
+"""
+
+
 class ConsolePage:
     """One tab with the console in it."""
 
@@ -122,6 +131,11 @@ class ConsolePage:
     def covered(self) -> list[str]:
         """Controls in sight that something else lies upon, so that they cannot be used."""
         found: list[str] = self.page.evaluate(COVERED)
+        return found
+
+    def cut_labels(self) -> list[str]:
+        """Buttons that have no room for what stands on them."""
+        found: list[str] = self.page.evaluate(CUT_LABELS)
         return found
 
     def accessibility_violations(self) -> list[str]:

@@ -67,6 +67,7 @@ def test_a_page_is_sound_in_both_themes_and_at_every_width_of_the_screen(
             # Nothing is cut off, and nothing lies upon a control.
             assert console.page.evaluate("document.documentElement.scrollWidth") <= width
             assert console.covered() == []
+            assert console.cut_labels() == []
         assert console.accessibility_violations() == []
         console.page.emulate_media(color_scheme="dark")
         expect(console.page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")

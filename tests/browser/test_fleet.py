@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
 from tests.browser.pages import PATIENCE_MS, ConsolePage
@@ -201,6 +202,34 @@ def test_pages_of_sessions_ask_only_when_something_changed(
         of_sessions = [url for url in asked if "/api/v1/sessions" in url]
         assert len(of_sessions) <= 2 * (1 + path.count("none")), of_sessions
     console.complaints.clear()  # the browser told of the session that is not there
+
+
+def test_sessions_come_work_and_go_on_an_open_page_without_being_asked_for(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    console.go("/sessions")
+    console.shows("No session is open")
+    console.page.get_by_role("status").filter(has_text="Live").wait_for()
+    looked_at_often(open_server)
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    url = open_server.url.replace("http", "ws") + "/ws/session"
+    pair = new_pair()
+    with ManualNode(open_server, pair), connect(url) as socket:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(60))["session_id"]
+        row = console.page.get_by_role("row").filter(has_text=session_id)
+        expect(row).to_contain_text("Active")
+        expect(row.get_by_role("cell").nth(4)).to_have_text("0")
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a word"}))
+        expect(row.get_by_role("cell").nth(4)).to_have_text("1")
+        console.page.get_by_label("Language").select_option("zh")
+        expect(row).to_contain_text("活动中")
+        path = f"{open_server.url}/api/v1/sessions/{session_id}"
+        httpx.delete(path, timeout=60).raise_for_status()
+        expect(row).to_have_count(0)
+    assert asked == []
 
 
 def test_an_operator_ends_a_session(console: ConsolePage, open_server: ServerProcess) -> None:

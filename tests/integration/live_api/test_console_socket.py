@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
+import httpx
 import pytest
 from tests.integration.live_api.manual_node import Caller, ManualNode
 from tests.integration.serve.server_process import (
@@ -172,11 +173,18 @@ def test_a_page_is_told_of_sessions_only_when_they_change(
         init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
         client.send(json.dumps(init))
         assert json.loads(client.recv(PATIENCE_SECONDS))["type"] == "session_init_ack"
-        watcher.until("sessions", active=1)
+        (opened,) = watcher.until("sessions", active=1, again=False)["changed"]
+        assert opened["tgt_langs"] == [pair[1]]
+        assert opened["utterances"] == 0
         assert "sessions" not in looks(watcher, 10)
         client.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a word"}))
-        watcher.until("sessions", active=1)
-    watcher.until("sessions")
+        while not (told := watcher.until("sessions")["changed"]) or not told[0]["utterances"]:
+            pass
+        path = f"{server.url}/api/v1/sessions/{opened['session_id']}"
+        assert told[0] == httpx.get(path, timeout=PATIENCE_SECONDS).json()
+    httpx.delete(path, timeout=PATIENCE_SECONDS).raise_for_status()
+    while opened["session_id"] not in watcher.until("sessions")["gone"]:
+        pass
     watcher.close()
 
 
@@ -203,12 +211,14 @@ def test_each_role_watches_what_it_may_see(tmp_path_factory: pytest.TempPathFact
     env = environment(DRAGOMAN_AUTH__MODE="keys")
     with ServerProcess(tmp_path_factory.mktemp("console") / "data", env=env) as server:
 
-        def bearer(role: str) -> dict[str, str]:
+        def bearer(role: str, *options: str) -> dict[str, str]:
             code, output, errors = run(
-                "keys", "create", "--role", role, "--data-dir", server.data_dir
+                "keys", "create", "--role", role, "--data-dir", server.data_dir, *options
             )
             assert code == 0, errors
             return {"Authorization": f"Bearer {output.split()[-1]}"}
+
+        operator = bearer("operator")
 
         viewer = Watcher(server, ["overview", "nodes"], additional_headers=bearer("viewer"))
         assert viewer.until("nodes")["reset"]
@@ -216,6 +226,22 @@ def test_each_role_watches_what_it_may_see(tmp_path_factory: pytest.TempPathFact
         client = bearer("client")
         sessions = Watcher(server, ["sessions"], additional_headers=client)
         assert sessions.until("sessions")["active"] == 0
+        url = server.url.replace("http", "ws") + "/ws/session"
+        other = bearer("client", "--tenant", "other")
+        for headers, is_shown in ((other, False), (client, True)):
+            with connect(url, additional_headers=headers) as talking:
+                talking.send(
+                    json.dumps({"type": "session_init", "src_lang": "en", "tgt_lang": "es"})
+                )
+                session_id = json.loads(talking.recv(PATIENCE_SECONDS))["session_id"]
+                told = sessions.until("sessions", active=1, again=False)
+            shown = [row["session_id"] for row in told["changed"]]
+            assert shown == ([session_id] if is_shown else [])
+            path = f"{server.url}/api/v1/sessions/{session_id}"
+            ended = httpx.delete(path, headers=operator, timeout=PATIENCE_SECONDS)
+            ended.raise_for_status()
+            told = sessions.until("sessions", active=0)
+            assert told["gone"] == ([session_id] if is_shown else [])
         sessions.watch(["nodes"])
         with pytest.raises(ConnectionClosed):
             sessions.until("nodes")

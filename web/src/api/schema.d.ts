@@ -2937,7 +2937,26 @@ export interface components {
             type: "pairs";
         } | {
             active: number;
+            again: boolean;
+            /** @default [] */
+            changed: {
+                in_flight: number;
+                instance_id: string;
+                session_id: string;
+                src_lang: string;
+                /**
+                 * SessionState
+                 * @description Where a session stands.
+                 * @enum {unknown}
+                 */
+                state: "active" | "closing" | "disconnected" | "over";
+                tenant_id: string;
+                tgt_langs: string[];
+                utterances: number;
+            }[];
             cursor: string;
+            /** @default [] */
+            gone: string[];
             /** @enum {unknown} */
             type: "sessions";
         } | {

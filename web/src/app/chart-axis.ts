@@ -1,12 +1,14 @@
-const LABEL = { labelSize: 18, labelGap: 0, labelFont: "12px system-ui, sans-serif" };
+const FONT = '12px "Inter Variable", system-ui, sans-serif';
+const LABEL = { labelSize: 18, labelGap: 0, labelFont: FONT };
 
 /** An axis of a chart in the light or the dark theme; it may say what it measures. */
 export function chartAxis(scheme: "light" | "dark", label?: string) {
-  const ink = scheme === "dark" ? "#c9d1d9" : "#343a40";
+  const ink = scheme === "dark" ? "#a6b0bc" : "#58616b";
   return {
     stroke: ink,
-    grid: { stroke: `${ink}22` },
-    ticks: { stroke: `${ink}44` },
+    font: FONT,
+    grid: { stroke: `${ink}26`, width: 1 },
+    ticks: { stroke: `${ink}44`, width: 1 },
     ...(label !== undefined && { label, ...LABEL }),
   };
 }

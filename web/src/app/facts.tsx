@@ -1,20 +1,19 @@
-import { Table } from "@mantine/core";
 import type { ReactNode } from "react";
 
-/** Names and values of one thing; a value that is missing is a dash. */
+/** Names and values of one thing, as many beside each other as fit; a missing value is a dash. */
 export function Facts({ rows }: { rows: readonly (readonly [string, ReactNode])[] }) {
   return (
-    <Table variant="vertical" layout="fixed">
-      <Table.Tbody>
-        {rows.map(([name, value]) => (
-          <Table.Tr key={name}>
-            <Table.Th scope="row" w={180}>
-              {name}
-            </Table.Th>
-            <Table.Td className="fact">{value === null || value === "" ? "–" : value}</Table.Td>
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
+    <div className="facts" role="table">
+      {rows.map(([name, value]) => (
+        <div key={name} className="fact-row" role="row">
+          <div className="fact-name" role="rowheader">
+            {name}
+          </div>
+          <div className="fact" role="cell">
+            {value === null || value === "" ? "–" : value}
+          </div>
+        </div>
+      ))}
+    </div>
   );
 }

@@ -20,6 +20,8 @@ export function LiveMark({ connection }: { connection: Connection }) {
     <Text
       size="sm"
       role="status"
+      className="live-mark"
+      mod={{ connection }}
       {...(connection === "lost" && { fw: 700, c: "var(--mantine-color-error)" })}
     >
       {connection !== "idle" && text(connection)}

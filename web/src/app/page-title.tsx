@@ -1,7 +1,7 @@
 import { Title } from "@mantine/core";
 import { useEffect } from "react";
 
-const PROGRAM = "Dragoman";
+export const PROGRAM = "Dragoman";
 
 /** The title of a page: its heading, and what tabs, history and screen readers call it. */
 export function PageTitle({ children }: { children: string }) {

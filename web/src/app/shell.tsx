@@ -6,6 +6,7 @@ import {
   Box,
   Burger,
   Group,
+  Kbd,
   NativeSelect,
   NavLink,
   Text,
@@ -20,24 +21,29 @@ import { signOut, useMe } from "../api/identity";
 import { useConnection, useLostAt } from "../live/use-fleet";
 import { LANGUAGES, useReading, useText, type Language } from "../messages/text";
 import { useFormats } from "./formats";
+import { Icon } from "./icons";
 import { LiveMark } from "./live-mark";
 import { openPalette, Palette } from "./palette";
-import { pagesFor } from "./pages";
+import { PROGRAM } from "./page-title";
+import { PAGE_USES, pagesFor } from "./pages";
 import { Shortcuts } from "./shortcuts";
+
+const PALETTE_KEYS = "Ctrl K";
 
 /** What is around every page: the navigation, the reader's choices, the keyboard. */
 export function Shell() {
   const { language, setLanguage, text } = useReading();
   const [opened, { toggle, close }] = useDisclosure(false);
   const me = useMe();
+  const pages = pagesFor(me);
   const connection = useConnection();
   const lostAt = useLostAt();
   const [areKeysOpen, keys] = useDisclosure(false);
   return (
     <AppShell
-      header={{ height: 52 }}
-      navbar={{ width: 200, breakpoint: "sm", collapsed: { mobile: !opened } }}
-      padding="md"
+      header={{ height: 56 }}
+      navbar={{ width: 216, breakpoint: "sm", collapsed: { mobile: !opened } }}
+      padding={{ base: "sm", xs: "lg" }}
     >
       <AppShell.Header>
         <Group h="100%" px={{ base: "xs", xs: "md" }} gap="xs" justify="space-between" wrap="nowrap">
@@ -53,10 +59,16 @@ export function Shell() {
               aria-label={text("navigation")}
               aria-expanded={opened}
             />
-            <UnstyledButton renderRoot={(props) => <Link to="/" {...props} />}>
-              <Text fw={700} className="wordmark">
-                {"Dragoman"}
-              </Text>
+            <UnstyledButton
+              aria-label={PROGRAM}
+              renderRoot={(props) => <Link to="/" {...props} />}
+            >
+              <Group gap={10} wrap="nowrap">
+                <span className="logo" />
+                <Text fw={700} className="wordmark">
+                  {PROGRAM}
+                </Text>
+              </Group>
             </UnstyledButton>
           </Group>
           <Group gap="xs" wrap="nowrap">
@@ -64,15 +76,20 @@ export function Shell() {
               {/* Of a lost connection a banner tells, on every width. */}
               <LiveMark connection={connection === "lost" ? "idle" : connection} />
             </Box>
-            <ActionIcon
-              variant="default"
-              size="lg"
+            <UnstyledButton
+              className="palette-button"
               onClick={openPalette}
-              aria-label={text("palette")}
-              title={`${text("palette")} (Ctrl+K)`}
+              aria-label={`${text("palette")} ${PALETTE_KEYS}`}
+              title={text("palette")}
             >
-              ⌕
-            </ActionIcon>
+              <Icon name="search" />
+              <Text span size="sm" visibleFrom="md">
+                {text("palette")}{" "}
+              </Text>
+              <Kbd visibleFrom="md" size="xs">
+                {PALETTE_KEYS}
+              </Kbd>
+            </UnstyledButton>
             <ThemeSwitch />
             <NativeSelect
               miw={106}
@@ -87,24 +104,34 @@ export function Shell() {
         </Group>
       </AppShell.Header>
       <AppShell.Navbar p="xs" aria-label={text("navigation")}>
-        {pagesFor(me).map((page) => (
-          <NavLink
-            key={page.path}
-            className="nav-link"
-            label={text(page.title)}
-            onClick={close}
-            renderRoot={(props) => (
-              <Link to={page.path} activeOptions={{ exact: page.path === "/" }} {...props} />
-            )}
-          />
+        {PAGE_USES.map((use) => (
+          <Box key={use} className="nav-group">
+            {pages
+              .filter((page) => page.use === use)
+              .map((page) => (
+                <NavLink
+                  key={page.path}
+                  className="nav-link"
+                  label={text(page.title)}
+                  leftSection={<Icon name={page.icon} />}
+                  onClick={close}
+                  renderRoot={(props) => (
+                    <Link to={page.path} activeOptions={{ exact: page.path === "/" }} {...props} />
+                  )}
+                />
+              ))}
+          </Box>
         ))}
-        <NavLink
-          className="nav-link"
-          label={text("apiPages")}
-          onClick={close}
-          renderRoot={(props) => <Link to="/docs" {...props} />}
-        />
-        {me?.auth === "keys" && <SignOutLink role={me.role} tenant={me.tenant_id} />}
+        <Box className="nav-group">
+          <NavLink
+            className="nav-link"
+            label={text("apiPages")}
+            leftSection={<Icon name="api" />}
+            onClick={close}
+            renderRoot={(props) => <Link to="/docs" {...props} />}
+          />
+          {me?.auth === "keys" && <SignOutLink role={me.role} tenant={me.tenant_id} />}
+        </Box>
       </AppShell.Navbar>
       <AppShell.Main>
         {lostAt !== null && <LostBanner at={lostAt} />}
@@ -136,6 +163,7 @@ function SignOutLink({ role, tenant }: { role: string; tenant: string }) {
       component="button"
       className="nav-link"
       label={text("signOut")}
+      leftSection={<Icon name="signOut" />}
       description={`${role} · ${tenant}`}
       onClick={() => {
         void signOut().then(() => navigate({ to: "/sign-in" }));
@@ -158,7 +186,7 @@ function ThemeSwitch() {
         setColorScheme(other);
       }}
     >
-      {other === "dark" ? "☾" : "☀"}
+      <Icon name={other === "dark" ? "moon" : "sun"} />
     </ActionIcon>
   );
 }

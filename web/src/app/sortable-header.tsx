@@ -23,7 +23,7 @@ export function SortableHeader({
       {onSort === undefined ? (
         title
       ) : (
-        <UnstyledButton fw={600} fz="sm" onClick={onSort}>
+        <UnstyledButton fw={600} fz="xs" onClick={onSort}>
           {title}
           {isSorted && <span aria-hidden="true">{isDescending ? " ↓" : " ↑"}</span>}
         </UnstyledButton>

@@ -12,6 +12,7 @@ import { useText } from "../messages/text";
 
 const HEIGHT_PX = 180;
 const POINTS_KEPT = 1200;
+const NO_POINTS = { show: false };
 // The library declares its sides as an enum that exists for the compiler only.
 // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
 const RIGHT = 1 as UPlot.Axis.Side;
@@ -39,8 +40,8 @@ export function ActivityChart({ overview }: { overview: Overview }) {
         legend: { live: false },
         series: [
           {},
-          { label: rate, stroke: "#1c7ed6", width: 2 },
-          { label: used, stroke: "#f08c00", width: 2, scale: "slots" },
+          { label: rate, stroke: "#1c7ed6", fill: "#1c7ed61a", width: 2, points: NO_POINTS },
+          { label: used, stroke: "#f08c00", width: 2, scale: "slots", points: NO_POINTS },
         ],
         axes: [
           time,

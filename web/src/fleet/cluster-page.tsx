@@ -1,5 +1,6 @@
 import { Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useEffect, useEffectEvent } from "react";
 
 import { answerOf, api } from "../api/client";
 import { useMayAct } from "../api/identity";
@@ -11,7 +12,7 @@ import { ProblemAlert } from "../app/page-problems";
 import type { InstanceRow } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
 import { PageTitle } from "../app/page-title";
-import { useText } from "../messages/text";
+import { nameOf, useText } from "../messages/text";
 
 const LETTERS = ["dead-letters"] as const;
 
@@ -27,7 +28,7 @@ export function ClusterPage() {
       ) : (
         <Instances rows={instances} />
       )}
-      <DeadLetters />
+      <DeadLetters instances={instances} />
     </Stack>
   );
 }
@@ -43,11 +44,11 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
           <Table.Tr>
             <Table.Th>{text("instance")}</Table.Th>
             <Table.Th>{text("state")}</Table.Th>
-            <Table.Th>{text("nodes")}</Table.Th>
-            <Table.Th>{text("shareOfNodes")}</Table.Th>
-            <Table.Th>{text("sessions")}</Table.Th>
-            <Table.Th>{text("inbox")}</Table.Th>
-            <Table.Th>{text("deadLetters")}</Table.Th>
+            <Table.Th className="figure">{text("nodes")}</Table.Th>
+            <Table.Th className="figure">{text("shareOfNodes")}</Table.Th>
+            <Table.Th className="figure">{text("sessions")}</Table.Th>
+            <Table.Th className="figure">{text("inbox")}</Table.Th>
+            <Table.Th className="figure">{text("deadLetters")}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -55,15 +56,15 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
             <Table.Tr key={instance.instance_id}>
               <Table.Td>{instance.instance_id}</Table.Td>
               <Table.Td>{text(stateOf(instance))}</Table.Td>
-              <Table.Td className="number">{formats.number(instance.nodes)}</Table.Td>
-              <Table.Td className="number">
+              <Table.Td className="number figure">{formats.number(instance.nodes)}</Table.Td>
+              <Table.Td className="number figure">
                 {nodes === 0 ? "–" : formats.percent(instance.nodes / nodes)}
               </Table.Td>
-              <Table.Td className="number">{formats.number(instance.sessions)}</Table.Td>
-              <Table.Td className="number">
+              <Table.Td className="number figure">{formats.number(instance.sessions)}</Table.Td>
+              <Table.Td className="number figure">
                 {formats.number(instance.pending)} / {formats.number(instance.inbox_length)}
               </Table.Td>
-              <Table.Td className="number">{formats.number(instance.dead_letters)}</Table.Td>
+              <Table.Td className="number figure">{formats.number(instance.dead_letters)}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>
@@ -77,7 +78,7 @@ function stateOf(instance: InstanceRow) {
   return instance.draining ? "draining" : "alive";
 }
 
-function DeadLetters() {
+function DeadLetters({ instances }: { instances: readonly InstanceRow[] | null }) {
   const text = useText();
   const formats = useFormats();
   const mayAct = useMayAct("cluster");
@@ -88,6 +89,15 @@ function DeadLetters() {
   const reload = () => {
     void queryClient.invalidateQueries({ queryKey: LETTERS });
   };
+  const shown = letters.data?.items.length;
+  const onNews = useEffectEvent((buried: number) => {
+    // The socket counts them: where it counts others than are shown, those are old.
+    const isOld = letters.data?.next === null ? buried !== shown : buried < (shown ?? 0);
+    if (shown !== undefined && isOld) reload();
+  });
+  useEffect(() => {
+    if (instances !== null) onNews(instances.reduce((sum, one) => sum + one.dead_letters, 0));
+  }, [instances]);
   return (
     <Stack>
       <Title order={2} size="h4">
@@ -101,7 +111,10 @@ function DeadLetters() {
           <Group key={letter.letter_id} justify="space-between">
             <div>
               <Text>
-                {letter.reason} · {letter.instance_id} · {formats.time(letter.buried_at)}
+                {nameOf(text, `burial_${letter.reason}`, letter.reason)} · {letter.instance_id} · {formats.time(letter.buried_at)}
+              </Text>
+              <Text size="xs" c="dimmed" className="fact">
+                {letter.letter_id}
               </Text>
               <Text size="xs" c="dimmed" className="fact">
                 {JSON.stringify(letter.note)}

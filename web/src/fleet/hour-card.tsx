@@ -29,10 +29,10 @@ export function FleetHour() {
                 <Table.Thead>
                   <Table.Tr>
                     <Table.Th>{text("pair")}</Table.Th>
-                    <Table.Th>{text("jobs")}</Table.Th>
-                    <Table.Th>{text("failures")}</Table.Th>
-                    <Table.Th>{text("refusedJobs")}</Table.Th>
-                    <Table.Th>{text("meanTime")}</Table.Th>
+                    <Table.Th className="figure">{text("jobs")}</Table.Th>
+                    <Table.Th className="figure">{text("failures")}</Table.Th>
+                    <Table.Th className="figure">{text("refusedJobs")}</Table.Th>
+                    <Table.Th className="figure">{text("meanTime")}</Table.Th>
                   </Table.Tr>
                 </Table.Thead>
                 <Table.Tbody>
@@ -50,10 +50,10 @@ export function FleetHour() {
                             {name}
                           </Anchor>
                         </Table.Td>
-                        <Table.Td className="number">{formats.number(sum.jobs)}</Table.Td>
-                        <Table.Td className="number">{formats.number(sum.failed)}</Table.Td>
-                        <Table.Td className="number">{formats.number(sum.refused)}</Table.Td>
-                        <Table.Td className="number">
+                        <Table.Td className="number figure">{formats.number(sum.jobs)}</Table.Td>
+                        <Table.Td className="number figure">{formats.number(sum.failed)}</Table.Td>
+                        <Table.Td className="number figure">{formats.number(sum.refused)}</Table.Td>
+                        <Table.Td className="number figure">
                           {sum.meanMs === null ? "–" : formats.milliseconds(sum.meanMs)}
                         </Table.Td>
                       </Table.Tr>

@@ -11,6 +11,7 @@ import { useText } from "../messages/text";
 import { hourSum, minuteTimes, type MinuteSeries } from "./hour";
 
 const HEIGHT_PX = 160;
+const NO_POINTS = { show: false };
 // The library declares its sides as an enum that exists for the compiler only.
 // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
 const RIGHT = 1 as UPlot.Axis.Side;
@@ -45,10 +46,10 @@ export function HourChart({ beganAt, series }: HourChartProps) {
         legend: { live: false },
         series: [
           {},
-          { label: jobs, stroke: "#1c7ed6", width: 2 },
-          { label: refused, stroke: "#f08c00", width: 3 },
+          { label: jobs, stroke: "#1c7ed6", fill: "#1c7ed61a", width: 2, points: NO_POINTS },
+          { label: refused, stroke: "#f08c00", width: 3, points: NO_POINTS },
           // Above the refused ones and dashed: both are to be seen where they are as many.
-          { label: failed, stroke: "#e03131", width: 2, dash: [6, 4] },
+          { label: failed, stroke: "#e03131", width: 2, dash: [6, 4], points: NO_POINTS },
           { label: mean, stroke: "#868e96", width: 1, scale: "ms", spanGaps: false },
         ],
         axes: [

@@ -15,6 +15,7 @@ import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { attemptSpans, type Stage } from "./attempt-spans";
 import { ExplanationCard } from "./explanation-card";
+import { AttemptState, JobOutcome } from "./job-marks";
 
 const route = getRouteApi("/shell/jobs/$jobId");
 const GOING_ON_MS = 1_000;
@@ -82,8 +83,8 @@ function JobFacts({ job }: { job: Job }) {
   return (
     <Facts
       rows={[
-        [text("state"), job.state],
-        [text("outcome"), job.outcome ?? null],
+        [text("state"), <AttemptState key="state" state={job.state} />],
+        [text("outcome"), <JobOutcome key="outcome" outcome={job.outcome ?? null} code={null} />],
         [text("pair"), `${job.src_lang}:${job.tgt_lang}`],
         [text("class"), job.class],
         [text("requestId"), job.request_id],
@@ -129,9 +130,14 @@ function AttemptsCard({ job, nowMs }: { job: Job; nowMs: number }) {
               >
                 {attempt.node_id}
               </Anchor>
-              <Text size="sm">
-                {attempt.error?.code ?? attempt.outcome ?? attempt.state}
-              </Text>
+              {attempt.error || attempt.outcome ? (
+                <JobOutcome
+                  outcome={attempt.outcome ?? null}
+                  code={attempt.error?.code ?? null}
+                />
+              ) : (
+                <AttemptState state={attempt.state} />
+              )}
             </Group>
             <svg
               className="timeline"

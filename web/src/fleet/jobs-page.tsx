@@ -11,6 +11,7 @@ import { SEARCH_FIELD } from "../app/shortcuts";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { filteredJobs } from "./job-filter";
+import { AttemptState, JobOutcome } from "./job-marks";
 
 /** The tenant's newest jobs, and the way to any job by its id. */
 export function JobsPage() {
@@ -96,7 +97,7 @@ export function JobsPage() {
                 <Table.Th>{text("pair")}</Table.Th>
                 <Table.Th>{text("state")}</Table.Th>
                 <Table.Th>{text("outcome")}</Table.Th>
-                <Table.Th>{text("attempts")}</Table.Th>
+                <Table.Th className="figure">{text("attempts")}</Table.Th>
                 <Table.Th>{text("node")}</Table.Th>
               </Table.Tr>
             </Table.Thead>
@@ -115,9 +116,13 @@ export function JobsPage() {
                   </Table.Td>
                   <Table.Td>{job.attempts[0]?.at.dispatched ? formats.time(job.attempts[0].at.dispatched) : "–"}</Table.Td>
                   <Table.Td>{`${job.src_lang}:${job.tgt_lang}`}</Table.Td>
-                  <Table.Td>{job.state}</Table.Td>
-                  <Table.Td>{job.error?.code ?? job.outcome ?? "–"}</Table.Td>
-                  <Table.Td className="number">{job.attempts.length}</Table.Td>
+                  <Table.Td>
+                    <AttemptState state={job.state} />
+                  </Table.Td>
+                  <Table.Td>
+                    <JobOutcome outcome={job.outcome ?? null} code={job.error?.code ?? null} />
+                  </Table.Td>
+                  <Table.Td className="number figure">{job.attempts.length}</Table.Td>
                   <Table.Td>{job.node_id ?? "–"}</Table.Td>
                 </Table.Tr>
               ))}

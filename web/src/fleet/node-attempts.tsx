@@ -6,6 +6,7 @@ import { answerOf, api } from "../api/client";
 import { useFormats } from "../app/formats";
 import { ProblemAlert } from "../app/page-problems";
 import { useText } from "../messages/text";
+import { AttemptState } from "./job-marks";
 
 /** What the node works on now; asked anew whenever the node changes. */
 export function NodeAttempts({ nodeId }: { nodeId: string }) {
@@ -62,7 +63,9 @@ export function NodeAttempts({ nodeId }: { nodeId: string }) {
                     )}
                   </Table.Td>
                   <Table.Td>{one.pair}</Table.Td>
-                  <Table.Td>{one.state}</Table.Td>
+                  <Table.Td>
+                    <AttemptState state={one.state} />
+                  </Table.Td>
                   <Table.Td>{formats.time(one.dispatched_at)}</Table.Td>
                 </Table.Tr>
               ))}

@@ -14,7 +14,8 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
 import { PageTitle } from "../app/page-title";
-import { useText } from "../messages/text";
+import { StateMark } from "../app/state-mark";
+import { nameOf, useText } from "../messages/text";
 import { NodeHour } from "./hour-card";
 import { NodeAttempts } from "./node-attempts";
 import { NodeStatus } from "./node-status";
@@ -23,6 +24,12 @@ const route = getRouteApi("/shell/nodes/$nodeId");
 const AGAIN_MS = 1_000;
 
 type Node = components["schemas"]["Node"];
+
+const SERVICE_COLORS: Readonly<Record<Node["services"][number]["status"], string>> = {
+  running: "var(--mantine-color-green-6)",
+  stopped: "var(--mantine-color-gray-6)",
+  error: "var(--mantine-color-red-6)",
+};
 
 /** One node: what it runs, how busy it is, why it gets no jobs, and what an operator may do. */
 export function NodePage() {
@@ -103,7 +110,11 @@ function NodeFacts({ node }: { node: Node }) {
                 <Table.Td>{service.type}</Table.Td>
                 <Table.Td>{service.version ?? "–"}</Table.Td>
                 <Table.Td>{service.device}</Table.Td>
-                <Table.Td>{service.status}</Table.Td>
+                <Table.Td>
+                  <StateMark color={SERVICE_COLORS[service.status]}>
+                    {nameOf(text, `service_${service.status}`, service.status)}
+                  </StateMark>
+                </Table.Td>
               </Table.Tr>
             ))}
           </Table.Tbody>

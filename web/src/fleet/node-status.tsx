@@ -1,5 +1,4 @@
-import { Group, Text } from "@mantine/core";
-
+import { StateMark } from "../app/state-mark";
 import { useText } from "../messages/text";
 import type { NodeState } from "./node-filter";
 
@@ -14,14 +13,5 @@ export const STATE_COLORS: Readonly<Record<NodeState, string>> = {
 
 export function NodeStatus({ status }: { status: NodeState }) {
   const text = useText();
-  return (
-    <Group gap={6} wrap="nowrap">
-      <svg width="10" height="10" aria-hidden="true">
-        <circle cx="5" cy="5" r="5" fill={STATE_COLORS[status]} />
-      </svg>
-      <Text span size="sm">
-        {text(status)}
-      </Text>
-    </Group>
-  );
+  return <StateMark color={STATE_COLORS[status]}>{text(status)}</StateMark>;
 }

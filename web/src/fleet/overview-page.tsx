@@ -1,4 +1,4 @@
-import { Alert, Anchor, Card, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Anchor, Card, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
@@ -49,26 +49,22 @@ function Figures({ overview }: { overview: Overview }) {
           {text("noNodesHint", { url: location.origin.replace(/^http/, "ws") })}
         </Alert>
       )}
-      <SimpleGrid cols={{ base: 2, md: 4 }}>
+      <SimpleGrid cols={{ base: 2, md: 4 }} spacing={{ base: "xs", sm: "md" }}>
         <Figure title={text("nodesReady")}>
-          {formats.number(overview.nodes["ready"] ?? 0)} / {formats.number(total)}
+          <OfAll part={overview.nodes["ready"] ?? 0} all={total} />
         </Figure>
         <Figure title={text("slotsUsed")}>
-          {formats.number(overview.slots_used)} / {formats.number(overview.slots)}
+          <OfAll part={overview.slots_used} all={overview.slots} />
         </Figure>
         <Figure title={text("sessions")}>{formats.number(overview.sessions)}</Figure>
         <Figure title={text("jobsPerSecond")}>{formats.number(overview.jobs_per_second)}</Figure>
         <Figure title={text("jobsRunning")}>{formats.number(overview.jobs_running)}</Figure>
         <Figure title={text("jobsWaiting")}>{formats.number(overview.jobs_waiting)}</Figure>
         <Figure title={text("jobDuration")}>
-          {duration
-            ? `${formats.milliseconds(duration.p50_ms)} / ${formats.milliseconds(duration.p99_ms)}`
-            : "–"}
+          <HalfAndMost of={duration} />
         </Figure>
         <Figure title={text("dispatchLatency")}>
-          {latency
-            ? `${formats.milliseconds(latency.p50_ms)} / ${formats.milliseconds(latency.p99_ms)}`
-            : "–"}
+          <HalfAndMost of={latency} />
         </Figure>
       </SimpleGrid>
       <ActivityChart overview={overview} />
@@ -87,7 +83,7 @@ function Figures({ overview }: { overview: Overview }) {
                       <NodeStatus status={status} />
                     </Anchor>
                   </Table.Td>
-                  <Table.Td className="number">{formats.number(overview.nodes[status] ?? 0)}</Table.Td>
+                  <Table.Td className="number figure">{formats.number(overview.nodes[status] ?? 0)}</Table.Td>
                 </Table.Tr>
               ))}
             </Table.Tbody>
@@ -105,7 +101,7 @@ function Figures({ overview }: { overview: Overview }) {
                 {refusals.map(([code, count]) => (
                   <Table.Tr key={code}>
                     <Table.Td>{code}</Table.Td>
-                    <Table.Td className="number">{formats.number(count)}</Table.Td>
+                    <Table.Td className="number figure">{formats.number(count)}</Table.Td>
                   </Table.Tr>
                 ))}
               </Table.Tbody>
@@ -121,7 +117,7 @@ function Figures({ overview }: { overview: Overview }) {
                   {reasons.map(([reason, count]) => (
                     <Table.Tr key={reason}>
                       <Table.Td>{reasonText(text, reason)}</Table.Td>
-                      <Table.Td className="number">{formats.number(count)}</Table.Td>
+                      <Table.Td className="number figure">{formats.number(count)}</Table.Td>
                     </Table.Tr>
                   ))}
                 </Table.Tbody>
@@ -136,15 +132,31 @@ function Figures({ overview }: { overview: Overview }) {
 
 function Figure({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <Card withBorder padding="sm">
+    <Card withBorder padding="md">
       <Text c="dimmed" size="sm">
         {title}
       </Text>
-      <Group>
-        <Text size="lg" fw={700} className="number">
-          {children}
-        </Text>
-      </Group>
+      <div className="number big-figure">{children}</div>
     </Card>
+  );
+}
+
+function OfAll({ part, all }: { part: number; all: number }) {
+  const formats = useFormats();
+  return (
+    <>
+      {formats.number(part)} <span className="big-figure-rest">/ {formats.number(all)}</span>
+    </>
+  );
+}
+
+function HalfAndMost({ of }: { of: Overview["job_duration"] }) {
+  const formats = useFormats();
+  if (of === null) return "–";
+  return (
+    <>
+      {formats.milliseconds(of.p50_ms)}{" "}
+      <span className="big-figure-rest">/ {formats.milliseconds(of.p99_ms)}</span>
+    </>
   );
 }

@@ -26,7 +26,8 @@ export function pairMatrix(pairs: Iterable<PairRow>): PairMatrix {
   };
 }
 
-export type PairHealth = "unserved" | "full" | "busy" | "free";
+export const PAIR_HEALTHS = ["free", "busy", "full", "unserved"] as const;
+export type PairHealth = (typeof PAIR_HEALTHS)[number];
 
 /** How a pair stands, for its colour. */
 export function pairHealth(row: PairRow): PairHealth {

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Box, Stack, Table, Text } from "@mantine/core";
+import { Alert, Anchor, Box, Group, Stack, Table, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
@@ -8,7 +8,7 @@ import type { PairRow } from "../live/fleet-state";
 import { useArePairsCut, useFleet } from "../live/use-fleet";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
-import { pairHealth, pairMatrix } from "./pair-matrix";
+import { PAIR_HEALTHS, pairHealth, pairMatrix } from "./pair-matrix";
 
 /** Which language pairs the fleet serves, with how much room; a pair leads to its nodes. */
 export function PairsPage() {
@@ -20,7 +20,17 @@ export function PairsPage() {
   return (
     <Stack>
       <PageTitle>{text("pairs")}</PageTitle>
-      <Text c="dimmed">{text("pairsHint")}</Text>
+      <Group justify="space-between">
+        <Text c="dimmed">{text("pairsHint")}</Text>
+        <Group gap="md">
+          {PAIR_HEALTHS.map((health) => (
+            <Group key={health} gap={6}>
+              <span className={`pair-key pair-${health}`} />
+              <Text size="xs">{text(`pair_${health}`)}</Text>
+            </Group>
+          ))}
+        </Group>
+      </Group>
       {areCut && (
         <Alert color="orange" variant="outline" role="status">
           {text("pairsCut", { count: formats.number(pairs?.size ?? 0) })}
@@ -30,7 +40,7 @@ export function PairsPage() {
       {matrix?.sources.length === 0 && <Text>{text("noPairs")}</Text>}
       {matrix !== null && matrix.sources.length > 0 && (
         <Box className="matrix" tabIndex={0} role="region" aria-label={text("pairs")}>
-          <Table withTableBorder withColumnBorders>
+          <Table withColumnBorders>
             <Table.Thead>
               <Table.Tr>
                 <Table.Td>{text("fromTo")}</Table.Td>

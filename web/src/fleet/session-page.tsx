@@ -14,6 +14,7 @@ import { ProblemAlert } from "../app/page-problems";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
+import { SessionStatus } from "./job-marks";
 import { useSessionNews } from "./use-session-news";
 import { longestMs, utteranceSpans, type TimelineEntry, type Wait } from "./utterance-spans";
 
@@ -41,9 +42,11 @@ export function SessionPage() {
     refetchOnWindowFocus: ({ state }) => !isMissing(state.error),
   });
   const isOver = isMissing(session.error);
-  useSessionNews(() => {
+  useSessionNews(({ again, changed, gone }) => {
     // A session that is over stays so, and what it did is all there.
     if (isOver) return;
+    const isNamed = changed.some((one) => one.session_id === sessionId) || gone.includes(sessionId);
+    if (!again && !isNamed) return;
     void queryClient.invalidateQueries({ queryKey: ["session", sessionId] });
     void queryClient.invalidateQueries({ queryKey: ["timeline", sessionId] });
   });
@@ -88,7 +91,7 @@ function SessionFacts({ session }: { session: Session }) {
       rows={[
         [text("tenant"), session.tenant_id],
         [text("languages"), `${session.src_lang} → ${session.tgt_langs.join(" ")}`],
-        [text("state"), session.state],
+        [text("state"), <SessionStatus key="state" state={session.state} />],
         [text("utterances"), formats.number(session.utterances)],
         [text("inFlight"), formats.number(session.in_flight)],
         [text("instance"), session.instance_id],
@@ -156,7 +159,7 @@ function UtteranceRow({ entry, lengthMs }: { entry: TimelineEntry; lengthMs: num
   const formats = useFormats();
   const spans = utteranceSpans(entry, lengthMs);
   const stages = Object.entries(entry.timings ?? {}).flatMap(([stage, ms]) =>
-    typeof ms === "number" ? [`${stage.replace(/_ms$/, "")} ${formats.milliseconds(ms)}`] : [],
+    typeof ms === "number" && stage !== "total_ms" ? [`${stage.replace(/_ms$/, "")} ${formats.milliseconds(ms)}`] : [],
   );
   return (
     <li>
@@ -191,7 +194,7 @@ function UtteranceRow({ entry, lengthMs }: { entry: TimelineEntry; lengthMs: num
         </Group>
         <Text size="sm" className="number" {...(entry.reason !== null && { c: "red" })}>
           {entry.reason ??
-            [...stages, `= ${formats.milliseconds(entry.total_ms ?? 0)}`].join(" · ")}
+            [...stages, text("inAll", { time: formats.milliseconds(entry.total_ms ?? 0) })].join(" · ")}
         </Text>
       </Group>
       {spans.length > 0 && (

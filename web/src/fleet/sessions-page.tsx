@@ -12,6 +12,8 @@ import { ProblemAlert } from "../app/page-problems";
 import { PageTitle } from "../app/page-title";
 import { useText } from "../messages/text";
 import { endSession } from "./end-session";
+import { SessionStatus } from "./job-marks";
+import { changedSessions } from "./session-changes";
 import { useSessionNews } from "./use-session-news";
 
 const SESSIONS = ["sessions"] as const;
@@ -29,9 +31,18 @@ export function SessionsPage() {
       ),
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
+    refetchOnMount: "always",
   });
-  useSessionNews(() => {
-    void queryClient.invalidateQueries({ queryKey: SESSIONS });
+  useSessionNews((news) => {
+    // An answer that is on its way may be older than the news.
+    if (news.again || queryClient.isFetching({ queryKey: SESSIONS }) > 0) {
+      void queryClient.invalidateQueries({ queryKey: SESSIONS });
+      return;
+    }
+    queryClient.setQueryData<typeof sessions.data>(
+      SESSIONS,
+      (read) => read && { ...read, pages: changedSessions(read.pages, news) },
+    );
   });
   const rows = sessions.data?.pages.flatMap((page) => page.items) ?? [];
   return (
@@ -49,8 +60,8 @@ export function SessionsPage() {
                 <Table.Th>{text("tenant")}</Table.Th>
                 <Table.Th>{text("languages")}</Table.Th>
                 <Table.Th>{text("state")}</Table.Th>
-                <Table.Th>{text("utterances")}</Table.Th>
-                <Table.Th>{text("inFlight")}</Table.Th>
+                <Table.Th className="figure">{text("utterances")}</Table.Th>
+                <Table.Th className="figure">{text("inFlight")}</Table.Th>
                 <Table.Th>{text("instance")}</Table.Th>
                 {mayAct && <Table.Td />}
               </Table.Tr>
@@ -73,10 +84,12 @@ export function SessionsPage() {
                     </Anchor>
                   </Table.Td>
                   <Table.Td>{session.tenant_id}</Table.Td>
-                  <Table.Td>{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
-                  <Table.Td>{session.state}</Table.Td>
-                  <Table.Td className="number">{formats.number(session.utterances)}</Table.Td>
-                  <Table.Td className="number">{formats.number(session.in_flight)}</Table.Td>
+                  <Table.Td className="one-line">{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
+                  <Table.Td>
+                    <SessionStatus state={session.state} />
+                  </Table.Td>
+                  <Table.Td className="number figure">{formats.number(session.utterances)}</Table.Td>
+                  <Table.Td className="number figure">{formats.number(session.in_flight)}</Table.Td>
                   <Table.Td>{session.instance_id}</Table.Td>
                   {mayAct && (
                     <Table.Td>

@@ -1,15 +1,18 @@
-import { useEffect, useEffectEvent, useRef } from "react";
+import { useEffect, useEffectEvent } from "react";
 
+import { consoleSocket } from "../live/console-socket";
+import type { MessageOf } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
 
-/** Act once the server says that sessions changed since they were asked for. */
-export function useSessionNews(act: () => void): void {
-  const news = useFleet("sessions");
-  const known = useRef(news?.cursor);
-  const onChange = useEffectEvent(act);
-  useEffect(() => {
-    if (news === null || news.cursor === known.current) return;
-    known.current = news.cursor;
-    onChange();
-  }, [news]);
+/** Act on every message of sessions, none left out, while the component is shown. */
+export function useSessionNews(act: (news: MessageOf<"sessions">) => void): void {
+  useFleet("sessions");
+  const onNews = useEffectEvent(act);
+  useEffect(
+    () =>
+      consoleSocket.hear((message) => {
+        if (message.type === "sessions") onNews(message);
+      }),
+    [],
+  );
 }

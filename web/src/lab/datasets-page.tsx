@@ -60,8 +60,8 @@ export function DatasetsPage() {
             <Table.Thead>
               <Table.Tr>
                 <Table.Th>{text("name")}</Table.Th>
-                <Table.Th>{text("version")}</Table.Th>
-                <Table.Th>{text("items")}</Table.Th>
+                <Table.Th className="figure">{text("version")}</Table.Th>
+                <Table.Th className="figure">{text("items")}</Table.Th>
                 <Table.Th>{text("columns")}</Table.Th>
                 <Table.Th>{text("created")}</Table.Th>
               </Table.Tr>
@@ -83,8 +83,8 @@ export function DatasetsPage() {
                       {dataset.name}
                     </Anchor>
                   </Table.Td>
-                  <Table.Td className="number">{dataset.latest.version}</Table.Td>
-                  <Table.Td className="number">{formats.number(dataset.latest.items)}</Table.Td>
+                  <Table.Td className="number figure">{dataset.latest.version}</Table.Td>
+                  <Table.Td className="number figure">{formats.number(dataset.latest.items)}</Table.Td>
                   <Table.Td className="fact">{columnNames(dataset.latest.schema).join(", ")}</Table.Td>
                   <Table.Td>{formats.time(dataset.latest.created_at)}</Table.Td>
                 </Table.Tr>

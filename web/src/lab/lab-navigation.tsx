@@ -27,7 +27,7 @@ export function LabNavigation() {
     ...(mayAct ? [NEW] : []),
   ];
   return (
-    <Group component="nav" aria-label={text("lab")} gap="md">
+    <Group component="nav" aria-label={text("lab")} gap="md" className="lab-links">
       {links.map(({ to, title }) => (
         <Anchor
           key={to}

@@ -1,5 +1,4 @@
-import { Group, Text } from "@mantine/core";
-
+import { StateMark } from "../app/state-mark";
 import { useText } from "../messages/text";
 import { RUN_STATES, type RunState } from "./types";
 
@@ -19,13 +18,8 @@ export function RunStatus({ status }: { status: string }) {
   const text = useText();
   const known = RUN_STATES.find((state) => state === status);
   return (
-    <Group gap={6} wrap="nowrap">
-      <svg width="10" height="10" aria-hidden="true">
-        <circle cx="5" cy="5" r="5" fill={COLORS[known ?? "pending"]} />
-      </svg>
-      <Text span size="sm">
-        {known === undefined ? status : text(`run_${known}`)}
-      </Text>
-    </Group>
+    <StateMark color={COLORS[known ?? "pending"]}>
+      {known === undefined ? status : text(`run_${known}`)}
+    </StateMark>
   );
 }

@@ -34,7 +34,7 @@ export function RunningCard({ experiment, run }: { experiment: Experiment; run: 
           <Text className="number">
             {run.itemsPerSecond === null
               ? text("rateUnknown")
-              : text("rate", { rate: formats.number(run.itemsPerSecond) })}
+              : text("rate", { rate: formats.score(run.itemsPerSecond) })}
           </Text>
           <Text className="number">
             {eta_seconds === null

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { useFormats } from "../app/formats";
 import { ProblemAlert } from "../app/page-problems";
-import { useText } from "../messages/text";
+import { nameOf, useText } from "../messages/text";
 import { runsQuery } from "./experiment-query";
 import { RunStatus } from "./run-status";
 import { scoreText } from "./scores";
@@ -37,7 +37,7 @@ export function RunsCard({ experiment }: { experiment: Experiment }) {
               {runs.data.items.map((run) => (
                 <Table.Tr key={run.run_id}>
                   <Table.Td className="fact">{run.run_id}</Table.Td>
-                  <Table.Td>{run.mode}</Table.Td>
+                  <Table.Td>{nameOf(text, `mode_${run.mode}`, run.mode)}</Table.Td>
                   <Table.Td>
                     <RunStatus status={run.status} />
                   </Table.Td>

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { answerOf, api } from "../api/client";
 import { useFormats } from "../app/formats";
 import { ProblemAlert } from "../app/page-problems";
-import { useText } from "../messages/text";
+import { nameOf, useText } from "../messages/text";
 import type { ResultRow } from "./types";
 
 /** Every try of the row, in every run: what it took, and what went wrong. */
@@ -44,10 +44,10 @@ export function TriesCard({ experimentId, row }: { experimentId: string; row: Re
             {shown.map((one) => (
               <Table.Tr key={`${one.run_id} ${one.number}`}>
                 <Table.Td className="fact">
-                  {one.run_id} ({one.mode})
+                  {one.run_id} ({nameOf(text, `mode_${one.mode}`, one.mode)})
                 </Table.Td>
                 <Table.Td className="number">{one.number}</Table.Td>
-                <Table.Td>{one.status}</Table.Td>
+                <Table.Td>{nameOf(text, `item_${one.status}`, one.status)}</Table.Td>
                 <Table.Td className="number">
                   {one.latency_ms === null ? "–" : formats.milliseconds(one.latency_ms)}
                 </Table.Td>

@@ -18,6 +18,7 @@ class ConsoleSocket {
   lostAt: string | null = null;
   private readonly watched = new Map<Topic, number>();
   private readonly listeners = new Set<() => void>();
+  private readonly hearers = new Set<(message: ConsoleMessage) => void>();
   private socket: WebSocket | null = null;
   private pauseMs = FIRST_PAUSE_MS;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -33,6 +34,12 @@ class ConsoleSocket {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   };
+
+  /** Be given each message as it comes, until what is returned is called. */
+  hear(hearer: (message: ConsoleMessage) => void): () => void {
+    this.hearers.add(hearer);
+    return () => this.hearers.delete(hearer);
+  }
 
   /** Have topics kept up to date, until what is returned is called. */
   watch(topics: readonly Topic[]): () => void {
@@ -126,6 +133,7 @@ class ConsoleSocket {
   private take(message: ConsoleMessage): void {
     this.pauseMs = FIRST_PAUSE_MS;
     this.state = told(this.state, message);
+    for (const hearer of this.hearers) hearer(message);
     if ("more" in message && message.more) return;
     if (this.connection === "live") this.tell();
     else this.become("live");

@@ -68,6 +68,11 @@ export function useReading(): Reading {
   return reading;
 }
 
+/** The message of this key; where there is none, as for a state that is newer, the value itself. */
+export function nameOf(text: Text, key: string, value: string): string {
+  return key in en ? text(key as MessageKey) : value;
+}
+
 export function useText(): Text {
   return useReading().text;
 }

@@ -24,6 +24,7 @@ export function LanguageInput({ label, value, onChange, suggestions }: LanguageP
         required
         list={listId}
         description={languageName(value, reader)}
+        inputWrapperOrder={["label", "input", "description", "error"]}
         error={!isLanguage(value) && text("languageWanted")}
         value={value}
         onChange={(event) => {

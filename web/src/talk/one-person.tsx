@@ -1,4 +1,4 @@
-import { Group, Stack, Switch } from "@mantine/core";
+import { Card, Group, Stack, Switch } from "@mantine/core";
 import { useState } from "react";
 
 import { useText } from "../messages/text";
@@ -28,49 +28,55 @@ export function OnePerson({ from, to, onChange, pauses }: TalkProps) {
   const disabled = !hasLanguages(asked);
   return (
     <Stack>
-      <Group align="start">
-        <LanguageInput
-          label={text("from")}
-          value={from}
-          suggestions={suggested.sources}
-          onChange={(tag) => {
-            onChange({ from: tag });
-          }}
-        />
-        <LanguagesInput
-          label={text("to")}
-          value={to}
-          suggestions={suggested.targets}
-          onChange={(tags) => {
-            onChange({ to: tags });
-          }}
-        />
-        <Switch
-          label={text("playSpeech")}
-          checked={speaks}
-          onChange={(event) => {
-            setSpeaks(event.currentTarget.checked);
-          }}
-        />
-      </Group>
-      {hasMicrophone() ? (
-        <MicrophoneControl
-          view={view}
-          disabled={disabled}
-          onToggle={() => {
-            void begun().toggleMicrophone();
-          }}
-        />
-      ) : (
-        <NoMicrophone />
-      )}
-      <WriteForm
-        disabled={disabled}
-        onSay={(said) => {
-          begun().say(said);
-        }}
-      />
+      <Card withBorder>
+        <Stack gap="md">
+          <Group align="start">
+            <LanguageInput
+              label={text("from")}
+              value={from}
+              suggestions={suggested.sources}
+              onChange={(tag) => {
+                onChange({ from: tag });
+              }}
+            />
+            <LanguagesInput
+              label={text("to")}
+              value={to}
+              suggestions={suggested.targets}
+              onChange={(tags) => {
+                onChange({ to: tags });
+              }}
+            />
+            <Switch
+              mt={{ base: 0, sm: 30 }}
+              label={text("playSpeech")}
+              checked={speaks}
+              onChange={(event) => {
+                setSpeaks(event.currentTarget.checked);
+              }}
+            />
+          </Group>
+          {hasMicrophone() ? (
+            <MicrophoneControl
+              view={view}
+              disabled={disabled}
+              onToggle={() => {
+                void begun().toggleMicrophone();
+              }}
+            />
+          ) : (
+            <NoMicrophone />
+          )}
+          <WriteForm
+            disabled={disabled}
+            onSay={(said) => {
+              begun().say(said);
+            }}
+          />
+        </Stack>
+      </Card>
       <TalkNews view={view} served={suggested.isServed ? suggested.targets : []} />
+      {view.lines.length === 0 && <div className="talk-empty">{text("talkEmpty")}</div>}
       {view.lines.map((line) => (
         <LineCard key={line.id} line={line} />
       ))}

@@ -29,6 +29,7 @@ export function MicrophoneControl({ view, disabled, onToggle }: MicrophoneProps)
   return (
     <Group wrap="nowrap">
       <Button
+        flex="none"
         color={microphone === "on" ? "red" : "blue"}
         disabled={disabled && microphone === "off"}
         aria-disabled={isOpening}
@@ -79,7 +80,7 @@ export function WriteForm({ disabled, onSay }: WriteFormProps) {
             setSaid(event.currentTarget.value);
           }}
         />
-        <Button type="submit" disabled={disabled}>
+        <Button type="submit" flex="none" disabled={disabled}>
           {text("send")}
         </Button>
       </Group>

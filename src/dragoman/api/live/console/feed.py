@@ -23,12 +23,14 @@ from dragoman.api.live.console.messages import (
 from dragoman.api.live.console.tables import Table
 from dragoman.api.live.node_views import Seating, SeatsOfCell, shown_status
 from dragoman.api.live.pools import Members, served_pairs, spelt_pair
+from dragoman.api.live.sessions import session_view
+from dragoman.auth import Principal, may_see
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, NotFound
-from dragoman.ids import InstanceId, NodeId, new_id
+from dragoman.ids import InstanceId, NodeId, SessionId, TenantId, new_id
 from dragoman.live.fleet import why_no_jobs
 from dragoman.live.gateway import LivePlane
-from dragoman.live.protocol import NodeHealth, utc_time
+from dragoman.live.protocol import NodeHealth, SessionView, utc_time
 from dragoman.live.snapshot import CellView, Pair
 from dragoman.observability import Metrics, get_logger, yielding
 from dragoman.randomness import Randomness
@@ -39,6 +41,9 @@ CELLS_A_TICK = 20
 the snapshot. A fleet of 10,000 nodes is read anew every few seconds."""
 
 ROWS_A_MESSAGE = 1_000
+SESSIONS_A_MESSAGE = 500
+"""Where more sessions changed, a page does better to ask for those that it shows."""
+
 PAIRS_SHOWN = 2_500
 SLOW_SECONDS = 2.0
 """How often pairs, sessions and instances are looked at."""
@@ -79,9 +84,12 @@ class ConsoleFeed:
         self._next_cell = 0
         self._pairs_due = self._others_due = 0.0
         self._overview: OverviewMessage | None = None
-        self._sessions: SessionsMessage | None = None
-        self._sessions_as_told: object = None
-        """How the sessions stood when consoles were last told of them."""
+        self._sessions: Table[tuple[TenantId, SessionId], SessionView] = Table()
+        """Those of this instance."""
+        self._sessions_active: int | None = None
+        """Those of all instances; None: they were not looked at yet."""
+        self._elsewhere: object = None
+        """How other instances' sessions stood when they were last looked at."""
         self._instances: InstancesMessage | None = None
         self._versions: Counter[Topic] = Counter()
 
@@ -120,7 +128,7 @@ class ConsoleFeed:
         """Wait until the fleet was looked at again."""
         await self._looked.wait()
 
-    def news(self, topic: Topic, cursor: str | None) -> Iterator[ConsoleMessage]:
+    def news(self, topic: Topic, cursor: str | None, reader: Principal) -> Iterator[ConsoleMessage]:
         """What a console that stands at the cursor has missed; None: it knows nothing."""
         version = self._version_of(cursor)
         match topic:
@@ -128,10 +136,11 @@ class ConsoleFeed:
                 yield from self._nodes_since(version)
             case Topic.PAIRS:
                 yield from self._pairs_since(version)
-            case Topic.OVERVIEW | Topic.SESSIONS | Topic.INSTANCES:
+            case Topic.SESSIONS:
+                yield from self._sessions_since(cursor, reader)
+            case Topic.OVERVIEW | Topic.INSTANCES:
                 states = {
                     Topic.OVERVIEW: self._overview,
-                    Topic.SESSIONS: self._sessions,
                     Topic.INSTANCES: self._instances,
                 }
                 state = states[topic]
@@ -169,6 +178,24 @@ class ConsoleFeed:
         yield PairsMessage(
             cursor, change.reset, change.changed, change.gone, False, self._pairs_cut
         )
+
+    def _sessions_since(self, cursor: str | None, reader: Principal) -> Iterator[SessionsMessage]:
+        if self._sessions_active is None:
+            return
+        # What other instances' sessions did is told by no row: a cursor from before it is too old.
+        known, _, of_table = (cursor or "").rpartition("-")
+        era = self._cursor(self._versions[Topic.SESSIONS])
+        version = int(of_table) if known == era and of_table.isdecimal() else None
+        change = self._sessions.since(version)
+        if not (change.reset or change.changed or change.gone):
+            return
+        cursor = f"{era}-{self._sessions.version}"
+        changed = [view for view in change.changed if may_see(reader, view.tenant_id)]
+        gone = [session_id for tenant, session_id in change.gone if may_see(reader, tenant)]
+        if change.reset or len(changed) + len(gone) > SESSIONS_A_MESSAGE:
+            yield SessionsMessage(cursor, self._sessions_active, again=True)
+        else:
+            yield SessionsMessage(cursor, self._sessions_active, False, changed, gone)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -329,19 +356,23 @@ class ConsoleFeed:
         return PairRow(name, nodes, ready, slots, free, refused.get(name, 0))
 
     async def _look_at_sessions(self) -> None:
-        """Consoles ask for sessions anew when they are told, so they are told of changes only."""
         part = self._figures.last
-        own = {
-            (session.session_id, session.state, session.next_utterance_index, session.in_flight)
-            async for session in yielding(self._plane.sessions, self._clock)
-        }
+        shown: set[tuple[TenantId, SessionId]] = set()
+        async for session in yielding(self._plane.sessions, self._clock):
+            key = session.tenant, session.session_id
+            shown.add(key)
+            self._sessions.put(key, session_view(session, self._instance_id))
+        for gone in set(self._sessions.keys()) - shown:
+            self._sessions.remove(gone)
+        self._sessions_active = part.sessions
+        if self._plane.member is None:
+            return
         # What other instances' sessions do is known by what becomes of their jobs.
         jobs = (part.jobs_created, part.jobs_success, part.jobs_failed)
-        elsewhere = jobs if self._plane.member is not None else ()
-        told = (part.session_changes, part.sessions, own, elsewhere)
-        if told != self._sessions_as_told:
-            self._sessions_as_told = told
-            self._sessions = SessionsMessage(self._next_cursor(Topic.SESSIONS), part.sessions)
+        elsewhere = (part.session_changes, part.sessions, jobs)
+        if elsewhere != self._elsewhere:
+            self._elsewhere = elsewhere
+            self._versions[Topic.SESSIONS] += 1
 
     async def _look_at_instances(self) -> None:
         plane = self._plane

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from dragoman.ids import InstanceId, NodeId
-from dragoman.live.protocol import NodeHealth, ServiceType
+from dragoman.ids import InstanceId, NodeId, SessionId
+from dragoman.live.protocol import NodeHealth, ServiceType, SessionView
 
 
 class Topic(StrEnum):
@@ -134,9 +134,15 @@ class PairsMessage(ServerMessage, frozen=True, tag="pairs"):
 
 
 class SessionsMessage(ServerMessage, frozen=True, tag="sessions"):
-    """That sessions changed: what a page shows of them is worth asking for again."""
+    """Sessions of the key's tenant that changed, or that a page must ask for all of them again."""
 
     active: int
+    """Open sessions of all instances and tenants."""
+    again: bool
+    """What changed is not told: the cursor is unknown or too old, too much changed, or sessions of
+    other instances did. ``GET /sessions`` has them."""
+    changed: list[SessionView] = []
+    gone: list[SessionId] = []
 
 
 class InstancesMessage(ServerMessage, frozen=True, tag="instances"):

@@ -184,6 +184,6 @@ class _Watcher:
 
     async def _tell_news(self) -> None:
         for topic in sorted(self._topics):
-            for message in self._feed.news(topic, self._cursors.get(topic)):
+            for message in self._feed.news(topic, self._cursors.get(topic), self.principal):
                 await self._socket.send_text(_encode(message).decode())
                 self._cursors[topic] = message.cursor
