@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import ssl
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +20,9 @@ from tests.servers import MariadbProcess, PostgresProcess, RedisCluster, RedisPr
 
 # Tests start hundreds of processes; without byte code on disk each compiles everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What tests start inherits an ignored signal, such as nohup leaves, and respects it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Workers share the processors. With a thread for each of them, the matrices of the statistics cost
 # ten times as much: threads that wait for one another spin.
