@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -97,7 +98,7 @@ async def _export(path: Path, wanted: FileFormat) -> int:
     async with await open_store(f"sqlite:///{path}") as store:
         results = Results(store)
         columns = {"input.source": False, "input.domain": False, "output.text": False}
-        rows = results.stream(TENANT, EXPERIMENT)
+        rows = partial(results.stream, TENANT, EXPERIMENT)
         async for piece in written(rows, columns, ["exact"], wanted):
             size += len(piece)
     return size
