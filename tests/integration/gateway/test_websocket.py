@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import socket
+import weakref
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -423,3 +425,35 @@ def test_a_peer_that_sends_on_after_the_close_ends_with_its_own_close(
     heard = run(main, loop)
     assert heard.count(b"RATE_LIMITED") == 1
     assert (4429).to_bytes(2, "big") in heard
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_socket_that_has_ended_is_forgotten_at_once(
+    transcript: list[str], loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Peers that come back again and again would otherwise hold the memory of each time.
+    monkeypatch.setattr(websocket, "_LINGER_SECONDS", 3_600.0)
+    alive: weakref.WeakSet[SocketProtocol] = weakref.WeakSet()
+    begin = SocketProtocol.__init__
+
+    def noted(self: SocketProtocol, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        alive.add(self)
+
+    monkeypatch.setattr(SocketProtocol, "__init__", noted)
+
+    async def main() -> int:
+        endpoint = scripted_endpoint(transcript, SystemClock())
+        async with serving(endpoint) as url:
+            for _ in range(20):
+                async with dialled(url) as client:
+                    await client.send(ClientHeartbeat(last_delivery_seq=0))
+                    await client.receive()
+            seen = len(alive)
+            async with asyncio.timeout(60):
+                while alive:
+                    await asyncio.sleep(0.01)
+                    gc.collect()
+        return seen
+
+    assert run(main, loop) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -112,6 +113,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """The peer reads more slowly than it is written to."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
+        self._is_lost = False
+        self._aborting: asyncio.TimerHandle | None = None
 
     # --- the way in ------------------------------------------------------------------------------
 
@@ -232,6 +235,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(pong)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        if self._aborting is not None:
+            self._aborting.cancel()
         self._reader.end()
         super().connection_lost(exc)
 
@@ -309,6 +315,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def abort_in(self, seconds: float) -> None:
+        # A timer holds everything of a socket, so one that has ended must leave none.
+        if not self._is_lost:
+            self._aborting = self.loop.call_later(seconds, self.abort)
 
     async def send(self, message: Any) -> None:
         self.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -53,6 +52,10 @@ class Shortcut(Protocol):
         """Drop the socket at once."""
         ...
 
+    def abort_in(self, seconds: float) -> None:
+        """Drop the socket then, if it has not ended by itself."""
+        ...
+
 
 class WebSocketApp(Generic[M]):
     """Serves an endpoint over WebSocket; to be given to a `WebSocketRoute`.
@@ -83,7 +86,7 @@ class WebSocketApp(Generic[M]):
             )
         finally:
             # A peer that no longer reads would otherwise hold its socket for ever.
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, shortcut.abort)
+            shortcut.abort_in(_LINGER_SECONDS)
 
 
 class ListenApp:
@@ -208,3 +211,6 @@ class _NoShortcut:
 
     def abort(self) -> None:
         """The socket ends when that server sees fit."""
+
+    def abort_in(self, seconds: float) -> None:
+        """The same."""
