@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from tests.places import piece_of, place_of
 from tests.servers import MariadbProcess, PostgresProcess, RedisCluster, RedisProcess
 
+from dragoman.observability import events
+
 # Tests start hundreds of processes; without byte code on disk each compiles everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -87,6 +89,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """A test may configure logging, which belongs to the process; the next one starts afresh."""
+    # A fixture that several tests share may have configured it before the first of them.
+    _unconfigured()
     root = logging.getLogger()
     known = [root, *_loggers()]
     before = [(log, log.level, log.handlers[:], log.filters[:], log.disabled) for log in known]
@@ -100,6 +104,15 @@ def logging_as_it_was() -> Iterator[None]:
             log.handlers.clear()
             log.filters.clear()
             log.setLevel(logging.NOTSET)
+
+
+def _unconfigured() -> None:
+    """Take back what `configure_logging` did."""
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, events._DragomanHandler)]:
+        root.removeHandler(handler)
+        root.setLevel(logging.WARNING)
+        logging.getLogger("dragoman").setLevel(logging.NOTSET)
 
 
 def _loggers() -> list[logging.Logger]:

@@ -148,7 +148,8 @@ class NodeMessages:
                 "INTERNAL_ERROR", "The node failed without saying why."
             )
             ending = Ending(Outcome.FAILED, error=error)
-        return self._finish(node, result.attempt_id, result.job_id, ending, now)
+        # A result whose job_id cannot be read has an empty one: its attempt says whose it is.
+        return self._finish(node, result.attempt_id, result.job_id or None, ending, now)
 
     def _finish(
         self,

@@ -54,11 +54,12 @@ def _on_signals(node: Serves, serving: asyncio.Task[None]) -> Iterator[None]:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
-    # nohup has it ignored.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    # nohup has it ignored, and the program around the node may use it for something else.
+    hears_hang_up = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    if hears_hang_up:
         loop.add_signal_handler(signal.SIGHUP, on_hang_up)
     try:
         yield
     finally:
-        for number in (*_SIGNALS, signal.SIGHUP):
+        for number in (*_SIGNALS, signal.SIGHUP) if hears_hang_up else _SIGNALS:
             loop.remove_signal_handler(number)
