@@ -21,8 +21,8 @@ tenant and life of a server."""
 
 _RECENT_JOBS = re.compile(r"\{n[0-9a-f]+\}:?jobs:\d+$")
 
-
-_SESSION_KEY = re.compile(r"\{s[0-9a-f]{2}\}:[zp]:s-[0-9a-f]+$")
+_LEFT_KEY = re.compile(r"\{s[0-9a-f]{2}\}:(?:[zp]:s-|i:j-)[0-9a-f]+$")
+"""The record of a session, or an input that was stored for a job which was then not opened."""
 
 
 @dataclass
@@ -137,9 +137,10 @@ class Reader:
         lists = sum(_RECENT_JOBS.search(key) is not None for key in keys)
         left = 0
         if self._backend.kind is Kind.CLUSTER:
-            # What a killed instance could not forget stays for its time, twice the grace and more.
-            left = sum(_SESSION_KEY.search(key) is not None for key in keys)
-            reading.spread["Redis records of sessions"] = left
+            # What a killed instance could not forget stays for its time: a session for twice the
+            # grace and more, an input for an hour.
+            left = sum(_LEFT_KEY.search(key) is not None for key in keys)
+            reading.spread["Redis keys of killed instances"] = left
         reading.counts["Redis keys"] = len(keys) - lists - left
         reading.shown["Redis lists of recent jobs"] = lists
         for line in redis.command("INFO", "memory").splitlines():
