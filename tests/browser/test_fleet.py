@@ -424,7 +424,10 @@ def test_nodes_are_squares_that_mouse_and_keyboard_lead_to(
         ManualNode(open_server, new_pair(), node_id="n-square-b", slots=3),
     ):
         console.go("/nodes?q=square")
-        console.page.get_by_label("As cells").check(force=True)
+        # The address changes first, and the switch with it.
+        switch = console.page.get_by_role("switch", name="As cells")
+        switch.click(force=True)
+        expect(switch).to_be_checked()
         assert "view=cells" in console.page.url
         cells = console.page.get_by_role("listbox", name="Nodes as cells")
         chosen = cells.get_by_role("option")

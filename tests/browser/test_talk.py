@@ -222,7 +222,10 @@ def test_two_people_answer_each_other_across_one_phone(
     with ConsolePage.opened(browser, server.url, viewport=PHONE) as console:
         console.page.add_init_script(WATCH_THE_TIMES)
         console.go("/talk")
-        console.page.get_by_label("Two people").check(force=True)
+        # The address changes first, and the switch with it.
+        switch = console.page.get_by_role("switch", name="Two people")
+        switch.click(force=True)
+        expect(switch).to_be_checked()
         near = console.page.get_by_role("region", name="Person 1")
         far = console.page.get_by_role("region", name="Person 2")
         assert "matrix(-1, 0, 0, -1" in far.evaluate("half => getComputedStyle(half).transform")
