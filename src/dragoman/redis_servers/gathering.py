@@ -50,7 +50,7 @@ _BROKEN_FUNCTIONS = ("Error ", "No functions registered")
 _OUT_OF_MEMORY = "OOM "
 
 _GATHER_SECONDS = 0.001
-"""How many batches may be on their way to a distant server before it answers."""
+"""How long requests wait for the answer to earlier ones, before they are sent all the same."""
 
 _MOST_TOGETHER = 32
 """Functions that one call runs: while it does, the server does nothing else."""

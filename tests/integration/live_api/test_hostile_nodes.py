@@ -105,28 +105,17 @@ def test_a_node_cannot_answer_for_another_nodes_job(
         assert asking.result().json()["result"]["text_translated"] == "truth"
 
 
-def test_a_result_of_another_attempt_is_dropped(
-    server: ServerProcess, caller: Caller, pair: Pair
+@pytest.mark.parametrize(
+    "wrong", [{"attempt_id": "a-guessed"}, {"job_id": "j-another"}], ids=["attempt", "job"]
+)
+def test_a_result_of_another_attempt_or_job_is_dropped(
+    server: ServerProcess, caller: Caller, pair: Pair, wrong: dict[str, str]
 ) -> None:
     before = dropped(server, "unknown_job")
     with ManualNode(server, pair) as node:
         asking = caller.begin_to_ask(pair, wait_ms=60_000)
         job = node.take()
-        node.succeed({**job, "attempt_id": "a-guessed"}, text_translated="guessed")
-        eventually(lambda: dropped(server, "unknown_job") == before + 1, "the guess is dropped")
-        node.succeed(job, text_translated="truth")
-
-        assert asking.result().json()["result"]["text_translated"] == "truth"
-
-
-def test_a_result_that_names_another_job_than_its_attempts_is_dropped(
-    server: ServerProcess, caller: Caller, pair: Pair
-) -> None:
-    before = dropped(server, "unknown_job")
-    with ManualNode(server, pair) as node:
-        asking = caller.begin_to_ask(pair, wait_ms=60_000)
-        job = node.take()
-        node.succeed({**job, "job_id": "j-another"}, text_translated="mixed up")
+        node.succeed({**job, **wrong}, text_translated="mixed up")
         eventually(lambda: dropped(server, "unknown_job") == before + 1, "it is dropped")
         assert caller.job(job["job_id"])["outcome"] is None
         node.succeed(job, text_translated="truth")

@@ -38,12 +38,12 @@ MOST_SEATS = 256
 """No cell has more seats."""
 
 _RELEASE_SECONDS = 0.5
-_RELEASED_TOGETHER = 50
 """Results that were delivered are let go of together: their leases run for longer than that."""
 
+_RELEASED_TOGETHER = 50
+"""While Redis lets go of more than a few, jobs wait that are placed just then."""
+
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
-
-
 _AT_A_NODE = (AttemptState.DISPATCHED, AttemptState.ACCEPTED, AttemptState.RUNNING)
 
 SlotEnd = r.FreedSlot | r.LateFinish | Stale | Cold
@@ -427,17 +427,13 @@ class ClusterLedger(SharedAsks):
         by_shard: dict[str, list[JobId]] = {}
         for job_id in released:
             by_shard.setdefault(job_id[2:4], []).append(job_id)
-        for job_ids in by_shard.values():
-            for start in range(0, len(job_ids), _RELEASED_TOGETHER):
-                await self._release(job_ids[start : start + _RELEASED_TOGETHER])
+        with suppress(DependencyDown):  # The retention ends the others, then.
+            for job_ids in by_shard.values():
+                for start in range(0, len(job_ids), _RELEASED_TOGETHER):
+                    await self.shared.release(job_ids[start : start + _RELEASED_TOGETHER])
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
-        for job_id in job_ids:
-            await self._release((job_id,))
-
-    async def _release(self, job_ids: Sequence[JobId]) -> None:
-        with suppress(DependencyDown):  # The retention ends it, then.
-            await self.shared.release(job_ids)
+        await self._release_in_turn(job_ids)
 
     async def close(self) -> None:
         """Let go of what is under way, and of the servers."""
