@@ -29,8 +29,11 @@ OF_THEIR_OWN_FILES = frozenset({"LGPL-2.1-or-later", "MPL-2.0"})
 """Ask that changes to the package itself are published. It is used as it is, and installed beside
 this project and not into it."""
 
-FOR_TOOLS = frozenset({"CC-BY-4.0", "GPL-3.0-only", "LicenseRef-Public-Domain", "OFL-1.1"})
-"""Of programs, data and fonts that build, check and document this project, and are in no wheel."""
+OF_FONTS = frozenset({"OFL-1.1"})
+"""Asks that a font stays under its licence, and that its licence goes with it."""
+
+FOR_TOOLS = frozenset({"CC-BY-4.0", "GPL-3.0-only", "LicenseRef-Public-Domain"})
+"""Of programs and data that build, check and document this project, and are in no wheel."""
 
 GIVEN_BY_HAND = {
     # Their metadata says it in words of their own, or only that it is some BSD licence.
@@ -199,7 +202,8 @@ themselves are published; Dragoman changes none of them.
 
 ## What is in the console's pages
 
-npm packages whose code is in the pages, and so in the wheel:
+npm packages whose code or typeface is in the pages, and so in the wheel. The texts of their licences
+are in the wheel too, and every server shows them at `/licences.txt`:
 
 {pages}
 

@@ -4,6 +4,7 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
 import { compressedBeside } from "./build/compressed-beside.ts";
+import { licences } from "./build/licences.ts";
 
 /** Where `npm run dev` finds a running server. */
 const SERVER = process.env["DRAGOMAN_URL"] ?? "http://127.0.0.1:8080";
@@ -14,7 +15,7 @@ export default defineConfig({
   resolve: {
     alias: { "@dragoman/client": fileURLToPath(new URL(CLIENT, import.meta.url)) },
   },
-  plugins: [react(), compressedBeside()],
+  plugins: [react(), licences(), compressedBeside()],
   build: {
     outDir: "../src/dragoman/api/console/built",
     emptyOutDir: true,

@@ -60,6 +60,8 @@ def status_command(
         print_json(cluster)
     else:
         _print_instances(instances)
+    if cluster.get("disagreement"):
+        typer.echo(f"warning: {cluster['disagreement']}", err=True)
     alive = sum(seen["alive"] for seen in instances)
     if expect is not None and alive < expect:
         are = "instance is" if alive == 1 else "instances are"

@@ -61,7 +61,8 @@ async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: floa
                     repaired.add(finding.identity)
     except DependencyDown as error:
         raise DependencyDown(
-            f"Redis at {masked(settings.redis_url)} did not answer: {error.message}"
+            f"Redis at {masked(settings.redis_url)} did not answer: {error.message} "
+            "Start it, or correct cluster.redis_url."
         ) from error
     finally:
         await redis.close()

@@ -140,3 +140,29 @@ def test_an_instance_whose_name_was_taken_is_no_longer_ready(
         assert first.get("/readyz").json()["reasons"] == ["the cluster is down"]
         assert "instance_id of its own" in first.log
         assert second.get("/readyz").status_code == 200
+
+
+def test_instances_with_settings_that_do_not_go_together_say_which(
+    tmp_path: Path, own_redis: RedisProcess
+) -> None:
+    def start(name: str, cell_size: str) -> ServerProcess:
+        settings = {
+            "DRAGOMAN_CLUSTER__INSTANCE_ID": name,
+            "DRAGOMAN_CLUSTER__RECONCILE_SECONDS": "0.2",
+            "DRAGOMAN_SCHEDULER__POOLS__CELL_SIZE": cell_size,
+        }
+        return ServerProcess(tmp_path / name, env=cluster_environment(own_redis.url, **settings))
+
+    with ThreadPoolExecutor() as starting:
+        one, two = starting.map(start, ("one", "two"), ("100", "50"))
+    said = "scheduler.pools.cell_size is 100 at one and 50 at two"
+    try:
+        eventually(lambda: said in str(one.get("/readyz").json()["warnings"]), "one says so")
+        assert one.get("/readyz").status_code == 200
+        assert said in one.get("/api/v1/cluster").json()["disagreement"]
+        code, _, errors = run("cluster", "status", "--url", one.url)
+        assert (code, said in errors) == (0, True)
+    finally:
+        two.end()
+    eventually(lambda: one.get("/readyz").json()["warnings"] == [], "one is alone")
+    one.end()

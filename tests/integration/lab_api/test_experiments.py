@@ -76,6 +76,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
         "INVALID_MESSAGE",
         "'Mars' is not a time zone",
     ),
+    ({"cron_timezone": "Europe/Vienna"}, "INVALID_MESSAGE", "has no cron"),
     ({"weight": 0}, "INVALID_MESSAGE", "weight is 0"),
     ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),

@@ -15,6 +15,7 @@ from supply_chain.audit import CLEAN, NO_DATA, PLANTED_PYTHON, WEAK, main
 from supply_chain.licences import (
     FOR_TOOLS,
     GIVEN_BY_HAND,
+    OF_FONTS,
     OF_THEIR_OWN_FILES,
     PERMISSIVE,
     is_allowed,
@@ -29,6 +30,9 @@ from supply_chain.sbom import bill_of_materials
 from tests.integration.packaging.installations import ROOT
 
 DEMO = ROOT / "requirements" / "demo.txt"
+
+MIN_LICENCE_CHARACTERS = 400
+"""An Unlicense or ISC licence has more."""
 
 # --- weaknesses -----------------------------------------------------------------------------------
 
@@ -142,7 +146,20 @@ def test_what_users_install_goes_together_with_this_projects_licence() -> None:
 
 
 def test_what_is_in_the_pages_may_be_handed_on_with_them() -> None:
-    assert not [one for one in of_pages() if not is_allowed(one.licence, PERMISSIVE)]
+    allowed = PERMISSIVE | OF_FONTS
+    assert not [one for one in of_pages() if not is_allowed(one.licence, allowed)]
+
+
+def test_each_package_in_the_pages_is_listed_and_its_licence_goes_with_it() -> None:
+    listed = {one.name for one in of_pages()}
+    built = (ROOT / "src/dragoman/api/console/built/licences.txt").read_text()
+    _, *entries = built.split(f"\n{'-' * 80}\n\n")
+    found = {entry.partition(" ")[0]: entry for entry in entries}
+    assert found.keys() <= listed, "code in the pages that docs/reference/licences.md does not list"
+    assert {"react", "@mantine/core", "uplot", "@fontsource-variable/inter"} <= found.keys()
+    for name, entry in found.items():
+        assert len(entry) > MIN_LICENCE_CHARACTERS, f"{name}: a name, and not the licence's text"
+    assert "SIL OPEN FONT LICENSE" in found["@fontsource-variable/inter"]
 
 
 def test_the_licence_of_every_tool_is_known() -> None:

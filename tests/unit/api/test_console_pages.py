@@ -24,6 +24,7 @@ def built(tmp_path: Path) -> Path:
     assets = tmp_path / "assets"
     assets.mkdir()
     (tmp_path / "index.html").write_text(PAGE)
+    (tmp_path / "licences.txt").write_text("Grüße: MIT")
     (assets / "index-1a.js").write_bytes(PROGRAM)
     (assets / "index-1a.js.gz").write_bytes(gzip.compress(PROGRAM))
     (assets / "index-1a.js.br").write_bytes(b"in brotli")
@@ -113,10 +114,17 @@ def test_compressed_forms_and_other_folders_have_no_address_of_their_own(built: 
         assert get(built, f"/assets/{name}").status_code == 404
 
 
+def test_the_licences_of_what_is_in_the_pages_go_with_them(built: Path) -> None:
+    answer = get(built, "/licences.txt")
+    assert answer.text == "Grüße: MIT"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
 def test_a_source_tree_where_nothing_was_built_says_so_with_the_command(tmp_path: Path) -> None:
     answer = get(tmp_path, "/")
     assert answer.status_code == 503
     assert "make setup" in answer.text
     assert answer.headers["cache-control"] == "no-store"
     assert "unsafe" not in str(policy_of(answer))
-    assert get(tmp_path, "/assets/index-1a.js").status_code == 404
+    for path in ("/assets/index-1a.js", "/licences.txt"):
+        assert get(tmp_path, path).status_code == 404

@@ -2228,6 +2228,7 @@ export interface components {
          * @description The instances that share the fleet.
          */
         Cluster: {
+            disagreement?: string | null;
             instances: {
                 alive: boolean;
                 dead_letters: number;

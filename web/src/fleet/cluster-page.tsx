@@ -1,4 +1,4 @@
-import { Group, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useEffectEvent } from "react";
 
@@ -28,6 +28,7 @@ export function ClusterPage() {
       ) : (
         <Instances rows={instances} />
       )}
+      <Disagreement />
       <DeadLetters instances={instances} />
     </Stack>
   );
@@ -70,6 +71,21 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
         </Table.Tbody>
       </Table>
     </Table.ScrollContainer>
+  );
+}
+
+/** Settings that the instances should have alike and have not. */
+function Disagreement() {
+  const text = useText();
+  const cluster = useQuery({
+    queryKey: ["cluster"],
+    queryFn: () => answerOf(api.GET("/api/v1/cluster")),
+  });
+  if (!cluster.data?.disagreement) return null;
+  return (
+    <Alert variant="outline" color="yellow" title={text("settingsDiffer")}>
+      {cluster.data.disagreement}
+    </Alert>
   );
 }
 

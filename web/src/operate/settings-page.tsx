@@ -1,4 +1,4 @@
-import { Code, Group, Stack, Switch, Table, Text, TextInput } from "@mantine/core";
+import { Anchor, Code, Group, Stack, Switch, Table, Text, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 
@@ -89,6 +89,9 @@ export function SettingsPage() {
               </Table.Tbody>
             </Table>
           </Table.ScrollContainer>
+          <Anchor href="/licences.txt" size="sm" target="_blank">
+            {text("licencesOfPages")}
+          </Anchor>
         </>
       )}
     </Stack>

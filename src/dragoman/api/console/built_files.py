@@ -49,6 +49,8 @@ class BuiltConsole:
     page: str
     files: Mapping[str, BuiltFile]
     """By name, without the folder."""
+    licences: str
+    """Of the packages whose code and typeface are in these files."""
 
 
 def read_built(folder: Traversable = BUILT) -> BuiltConsole | None:
@@ -72,7 +74,8 @@ def read_built(folder: Traversable = BUILT) -> BuiltConsole | None:
         for name, content in contents.items()
         if _ending(name) in _MEDIA_TYPES
     }
-    return BuiltConsole(page.read_text(encoding="utf-8"), files)
+    licences = (folder / "licences.txt").read_text(encoding="utf-8")
+    return BuiltConsole(page.read_text(encoding="utf-8"), files, licences)
 
 
 def _ending(name: str) -> str:

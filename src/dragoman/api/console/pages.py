@@ -30,6 +30,7 @@ PAGES = (
 _NONCE_PLACE = "__STYLE_NONCE__"
 """Where the built page has the nonce of its style elements."""
 
+_TEXT = "text/plain"
 _NEVER_CACHED = "no-store"
 _CACHED_FOR_EVER = "public, max-age=31536000, immutable"
 
@@ -61,6 +62,14 @@ def console_router(console: BuiltConsole | None) -> APIRouter:
     for name in PAGES:
         router.add_api_route(f"/{name}", page)
         router.add_api_route(f"/{name}/{{rest:path}}", page)
+
+    @router.get("/licences.txt")
+    def licences() -> Response:
+        if console is None:
+            raise NotFound("The console was not built; run make setup and restart the server.")
+        return Response(
+            console.licences, headers={"Cache-Control": _NEVER_CACHED}, media_type=_TEXT
+        )
 
     @router.get("/assets/{name}")
     def asset(name: str, accept_encoding: Annotated[str | None, Header()] = None) -> Response:

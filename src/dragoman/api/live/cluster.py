@@ -55,6 +55,8 @@ class ClusterShown(msgspec.Struct, frozen=True):
     """The instances that share the fleet."""
 
     instances: tuple[InstanceShown, ...]
+    disagreement: str | None = None
+    """Settings that the instances should have alike and have not."""
 
 
 class LetterShown(msgspec.Struct, frozen=True):
@@ -99,7 +101,8 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
         if plane.member is None:
             return answer(ClusterShown((own,)))
         views = await plane.member.cluster.instances()
-        return answer(ClusterShown(tuple(_instance(view) for view in views)))
+        shown = tuple(_instance(view) for view in views)
+        return answer(ClusterShown(shown, plane.member.roster.disagreement()))
 
     @router.get(
         "/dead-letters",

@@ -66,6 +66,7 @@ def live_parts(services: Services) -> Parts:
     if member is not None and plane.shared is not None:
         planes.append(RedisGate(services.settings.cluster, services.clock, plane.shared))
         services.readiness.add("the cluster", member.check_belongs)
+        services.readiness.add_warning(member.roster.disagreement)
     peers = Peers(instance_id, member.roster if member is not None else None)
     feed = ConsoleFeed(plane, instance_id, services.metrics, services.clock, services.randomness)
     consoles = ConsoleSocket(

@@ -18,7 +18,7 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId
 from dragoman.lab.budgets import Quota, Spent, beyond_balance, used_up
-from dragoman.lab.cron import check_cron
+from dragoman.lab.cron import DEFAULT_TIMEZONE, check_cron
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
@@ -53,6 +53,12 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     _check_priced(spec)
     if spec.cron is not None:
         check_cron(spec.cron, spec.cron_timezone)
+    elif spec.cron_timezone != DEFAULT_TIMEZONE:
+        raise InvalidMessage(
+            f"cron_timezone is {spec.cron_timezone!r}, and the experiment has no cron; give it "
+            "one, or leave cron_timezone out.",
+            details={"field": "cron_timezone"},
+        )
     if len(spec.evaluators) > MAX_EVALUATORS:
         raise InvalidMessage(
             f"The experiment has {len(spec.evaluators):,} evaluators; at most {MAX_EVALUATORS} "

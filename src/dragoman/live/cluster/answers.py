@@ -54,6 +54,8 @@ class Card(msgspec.Struct, frozen=True):
     draining: bool = False
     nodes: int = 0
     sessions: int = 0
+    common: dict[str, str] = {}
+    """By name, the settings that all instances of a cluster must have alike."""
 
 
 class Joined(msgspec.Struct, frozen=True):

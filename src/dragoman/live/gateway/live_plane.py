@@ -90,7 +90,8 @@ class LivePlane:
         self._url = url
         self._started_at_ms = clock.now_ms()
         self._draining = False
-        roster = Roster(cluster, instance_id) if cluster is not None else None
+        self._common = rules.common_settings(settings)
+        roster = Roster(cluster, instance_id, self._common) if cluster is not None else None
         outbox = Outbox(cluster, roster) if cluster is not None and roster is not None else None
         terms = cluster_terms(settings)
         self._pulse = Pulse(terms.presence_ttl_ms / 1000, clock.monotonic())
@@ -364,4 +365,5 @@ class LivePlane:
             draining=self._draining,
             nodes=len(self.registry),
             sessions=len(self.sessions),
+            common=self._common,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from dragoman.extras import require_extra
 from dragoman.live.dispatch import (
     CanaryRoute,
@@ -19,8 +21,32 @@ from dragoman.live.sessions import PastRules, SegmentRules, SessionRules, VoiceR
 from dragoman.live.snapshot import PoolRule
 from dragoman.settings import Settings
 
+_COMMON = (
+    "auth.mode",
+    "cluster.owner_ttl_seconds",
+    "cluster.presence_ttl_seconds",
+    "cluster.redis_timeout_ms",
+    "scheduler.job_retention_seconds",
+    "scheduler.job_timeout.ack_seconds",
+    "scheduler.job_timeout.run_seconds",
+    "scheduler.job_timeout.total_seconds",
+    "scheduler.node_health.heartbeat_timeout_seconds",
+    "scheduler.node_health.reconnect_grace_seconds",
+    "scheduler.pools.cell_size",
+    "scheduler.pools.max_cells",
+    "scheduler.pools.rule",
+    "scheduler.task_binding.lease_seconds",
+    "scheduler.task_binding.reserved_ttl_seconds",
+)
+"""Settings by which one instance judges what another has written, or lets callers in for all."""
+
 _RECORD_KEPT_FACTOR = 5
 """A session's record outlives its grace by this."""
+
+
+def common_settings(settings: Settings) -> dict[str, str]:
+    """What all instances of a cluster must have alike, by name."""
+    return {name: str(attrgetter(name)(settings)) for name in _COMMON}
 
 
 def ledger_terms(settings: Settings) -> LedgerTerms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +21,7 @@ from dragoman.live.cluster import (
     EndedNote,
     InheritedNote,
     InstanceGone,
+    InstanceView,
     NodeChanged,
     Note,
     Posted,
@@ -37,15 +38,22 @@ from dragoman.live.ledger import Owner
 from dragoman.live.protocol import Command, JobPartial, RunningJob
 from dragoman.observability import get_logger
 
+log = get_logger("dragoman.cluster")
+
 
 class Roster:
     """The instances that were present when they were last asked for."""
 
-    def __init__(self, presence: Presence, instance_id: InstanceId) -> None:
+    def __init__(
+        self, presence: Presence, instance_id: InstanceId, common: Mapping[str, str]
+    ) -> None:
+        """`common` are the settings that all instances must have alike, as this one has them."""
         self._presence = presence
         self._instance_id = instance_id
+        self._common = common
         self._present: tuple[InstanceId, ...] = ()
         self._urls: dict[InstanceId, str] = {}
+        self._disagreement: str | None = None
 
     async def refresh(self) -> None:
         """Ask who is present; while Redis does not answer, this instance sees to everything."""
@@ -56,6 +64,7 @@ class Roster:
             raise
         self._present = tuple(sorted(view.instance_id for view in views if view.alive))
         self._urls = {view.instance_id: view.card.url for view in views if view.alive}
+        self._compare([view for view in views if view.alive])
 
     def others(self) -> tuple[InstanceId, ...]:
         return tuple(name for name in self._present if name != self._instance_id)
@@ -69,6 +78,27 @@ class Roster:
         if self._instance_id not in self._present:
             return Share()
         return Share(self._present.index(self._instance_id), len(self._present))
+
+    def disagreement(self) -> str | None:
+        """The settings that instances should have alike and have not; None where all agree."""
+        return self._disagreement
+
+    def _compare(self, views: Sequence[InstanceView]) -> None:
+        said = [
+            f"{name} is {own} at {self._instance_id} and {other} at {view.instance_id}"
+            for view in views
+            for name, own in self._common.items()
+            if (other := view.card.common.get(name, own)) != own
+        ]
+        self._disagreement = None
+        if said:
+            self._disagreement = f"Instances of the cluster must agree: {'; '.join(said)}."
+            log.warning_limited(
+                "cluster_settings_differ",
+                key="cluster settings",
+                every_seconds=600,
+                settings=self._disagreement,
+            )
 
 
 class StepNews(msgspec.Struct, frozen=True, array_like=True, tag="step"):
@@ -98,8 +128,6 @@ def read_progress(payload: bytes) -> StepNews | PartialNews | None:
         return None
     return news
 
-
-log = get_logger("dragoman.cluster")
 
 _MOST_UNDERWAY = 10_000
 """Hints that are being sent; past it they are dropped, and what they were about is swept up."""
