@@ -202,8 +202,8 @@ themselves are published; Dragoman changes none of them.
 
 ## What is in the console's pages
 
-npm packages whose code or typeface is in the pages, and so in the wheel. The texts of their licences
-are in the wheel too, and every server shows them at `/licences.txt`:
+npm packages whose code or typeface is in the pages, and so in the wheel. The texts of their
+licences are in the wheel too, and every server shows them at `/licences.txt`:
 
 {pages}
 

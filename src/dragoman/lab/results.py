@@ -32,6 +32,7 @@ from dragoman.lab.mirror import (
     TooSlow,
     check_patterns,
     columns_of,
+    count_rows,
     grouped_aggregates,
     result_places,
     searcher,
@@ -139,6 +140,30 @@ class Results:
             lambda c: result_rows.rows_at(c, asked.experiment_id, places, numbers=asked.numbers)
         )
         return shown, page.after
+
+    async def count(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        *,
+        wanted: Filter = EVERYTHING,
+        run_id: str | None = None,
+    ) -> int:
+        """How many rows pass."""
+        asked = await self._asked_for(tenant, experiment_id, run_id, wanted, ())
+
+        def read(connection: StoreConnection) -> int:
+            which = (connection, asked.experiment_id, asked.run_id, wanted)
+            if can_be_asked_in_sql(wanted):
+                return result_rows.count_rows(*which, asked.numbers)
+            return sum(1 for _ in adding_up.Passing(*which, searcher(), asked.numbers))
+
+        return await self._answer(
+            asked,
+            lambda mirror: count_rows(mirror, asked.mirrored, wanted),
+            read,
+            repr(("count", asked.mirrored, wanted)),
+        )
 
     async def of_items(
         self, experiment_id: ExperimentId, keys: Sequence[ItemKey]

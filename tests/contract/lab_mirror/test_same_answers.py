@@ -109,6 +109,9 @@ async def test_random_filters_and_sorts_give_the_same_rows(
                 asked = {"wanted": wanted, "sorting": sorting}
                 both = await every_row(Results(at.store, following), experiment_id, **asked)
                 assert both == expected, (seed, tree, sorting)
+                for results in (Results(at.store), Results(at.store, following)):
+                    count = await results.count(TENANT, experiment_id, wanted=wanted)
+                    assert count == len(expected), (seed, tree)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

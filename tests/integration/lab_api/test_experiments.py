@@ -129,6 +129,7 @@ def test_what_belongs_to_another_tenant_is_not_there(open_lab: OpenLab) -> None:
             path = f"/experiments/{experiment_id}"
             for method, asked in (
                 *(("GET", path), ("GET", f"{path}/runs"), ("GET", f"{path}/aggregates")),
+                *(("GET", f"{path}/results/count"), ("GET", f"{path}/export")),
                 *(("POST", f"{path}/results"), ("POST", f"{path}/kill"), ("DELETE", path)),
                 *(("POST", f"{path}/runs"), ("POST", f"{path}/clone"), ("PATCH", path)),
             ):

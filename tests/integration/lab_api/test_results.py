@@ -104,6 +104,9 @@ def test_filters_find_what_they_say(open_lab: OpenLab) -> None:
                 path = f"/experiments/{experiment_id}/aggregates"
                 amount = (await lab.get(path, filter=json.dumps(wanted))).json()
                 assert amount["latency_ms"]["count"] == len(set(expected) - {"xc"}), wanted
+                path = f"/experiments/{experiment_id}/results/count"
+                counted = await lab.get(path, filter=json.dumps(wanted))
+                assert counted.json() == {"count": len(expected)}, wanted
 
     asyncio.run(scenario())
 

@@ -624,6 +624,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/experiments/{experiment_id}/results/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How many rows of an experiment pass a filter */
+        get: operations["count_api_v1_experiments__experiment_id__results_count_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/experiments/{experiment_id}/runs": {
         parameters: {
             query?: never;
@@ -4403,6 +4420,13 @@ export interface components {
          */
         ResultAudio: "include" | "omit";
         /**
+         * ResultCount
+         * @description How many rows there are.
+         */
+        ResultCount: {
+            count: number;
+        };
+        /**
          * ListPage[ResultRow]
          * @description One page of a list; ``next`` is the cursor of the page after it.
          */
@@ -6551,6 +6575,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ResultPage"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    count_api_v1_experiments__experiment_id__results_count_get: {
+        parameters: {
+            query?: {
+                /** @description A filter, as JSON. */
+                filter?: string | null;
+                /** @description Results as this run left them. */
+                run_id?: string | null;
+            };
+            header?: never;
+            path: {
+                experiment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultCount"];
                 };
             };
             /** @description The request was refused */

@@ -3,7 +3,7 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { answerOf, api } from "../api/client";
 import { readFilter } from "./filter-text";
 import type { RowsSearch } from "./rows-search";
-import type { Aggregates, ResultRow } from "./types";
+import type { ResultRow } from "./types";
 
 const ROWS_A_PAGE = 200;
 const FIRST_ROWS = 20;
@@ -41,14 +41,14 @@ export function firstRowsQuery(experimentId: string) {
   });
 }
 
-/** How many rows pass the filter, of those that have ended. */
+/** How many rows pass the filter. */
 export function countQuery(experimentId: string, search: RowsSearch) {
   const filter = readFilter(search.filter ?? "");
   return queryOptions({
     queryKey: [...rowsKey(experimentId), "count", search.filter],
     queryFn: async ({ signal }) => {
-      const found: Aggregates = await answerOf(
-        api.GET("/api/v1/experiments/{experiment_id}/aggregates", {
+      const found = await answerOf(
+        api.GET("/api/v1/experiments/{experiment_id}/results/count", {
           params: {
             path: { experiment_id: experimentId },
             query: filter === null ? {} : { filter: JSON.stringify(filter) },
@@ -56,11 +56,7 @@ export function countQuery(experimentId: string, search: RowsSearch) {
           signal,
         }),
       );
-      // Every evaluator says what became of each row; without evaluators no answer does.
-      const [outcomes] = Object.values(found.scores).flatMap((score) => score.outcomes ?? []);
-      if (outcomes === undefined) return null;
-      const { scored, target_failed, unscored, infrastructure } = outcomes;
-      return scored + target_failed + unscored + infrastructure;
+      return found.count;
     },
     staleTime: 60_000,
   });

@@ -9,7 +9,7 @@ from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway, TooSlo
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
 from dragoman.lab.mirror.queries import Mirrored
-from dragoman.lab.mirror.row_places import Places, columns_of, result_places
+from dragoman.lab.mirror.row_places import Places, columns_of, count_rows, result_places
 
 __all__ = [
     "BadPattern",
@@ -22,6 +22,7 @@ __all__ = [
     "TooSlow",
     "check_patterns",
     "columns_of",
+    "count_rows",
     "forget_mirror",
     "grouped_aggregates",
     "is_wanted",

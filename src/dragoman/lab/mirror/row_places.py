@@ -34,6 +34,13 @@ def result_places(
     return Places(places[:most], places[most - 1] if len(places) > most else None)
 
 
+def count_rows(mirror: Mirror, asked: Mirrored, wanted: Filter) -> int:
+    """How many rows pass."""
+    ask = Questions(mirror.dialect, asked, mirror.slots(asked.experiment_id))
+    [(count,)] = mirror.ask(ask.select(["count(*)"], [ask.condition(wanted)]))
+    return int(count)
+
+
 class Places(msgspec.Struct, frozen=True):
     """The rows of a page, and the last of them if there are more."""
 

@@ -81,6 +81,20 @@ def result_page(
     return shown_rows, ordered.place_of(rows[-1]) if there_are_more else None
 
 
+def count_rows(
+    connection: StoreConnection,
+    experiment_id: ExperimentId,
+    run_id: RunId | None,
+    wanted: Filter,
+    numbers: Numbers = None,
+) -> int:
+    """How many rows pass."""
+    shown = shown_turns(experiment_id, run_id)
+    counted = sa.select(sa.func.count()).select_from(shown)
+    found = connection.execute(counted.where(matches(shown, wanted, numbers)))
+    return int(found.scalar_one())
+
+
 def rows_of_items(
     connection: StoreConnection,
     experiment_id: ExperimentId,

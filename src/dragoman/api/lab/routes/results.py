@@ -26,6 +26,9 @@ from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS, Access.READ))]
 
+FilterParameter = Annotated[str | None, Query(alias="filter", description="A filter, as JSON.")]
+RunParameter = Annotated[str | None, Query(description="Results as this run left them.")]
+
 MAX_SORT_FIELDS = 10
 MAX_REPETITION = 2**31 - 1
 DEFAULT_HOURS = 7 * 24
@@ -44,6 +47,12 @@ _BODY = {
         "content": {"application/json": {"schema": schema_of(ResultsOrder)}},
     }
 }
+
+
+class ResultCount(msgspec.Struct, frozen=True):
+    """How many rows there are."""
+
+    count: int
 
 
 def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
@@ -85,6 +94,24 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         return answer(ListPage(items, None if place is None else encode_cursor(place)))
 
     @router.get(
+        "/results/count",
+        summary="How many rows of an experiment pass a filter",
+        response_class=Response,
+        responses={200: {"model": shown_as("ResultCount", ResultCount)}},
+    )
+    async def count(
+        experiment_id: str,
+        caller: Caller,
+        desk: Desk,
+        wanted: FilterParameter = None,
+        run_id: RunParameter = None,
+    ) -> Response:
+        found = await desk.results.count(
+            caller.tenant, experiment_id, wanted=parse_filter(read_filter(wanted)), run_id=run_id
+        )
+        return answer(ResultCount(found))
+
+    @router.get(
         "/items/{item_id}/tries",
         summary="Every try of an item, in every run, the latest first",
         response_class=Response,
@@ -112,10 +139,8 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         experiment_id: str,
         caller: Caller,
         desk: Desk,
-        wanted: Annotated[
-            str | None, Query(alias="filter", description="A filter, as JSON.")
-        ] = None,
-        run_id: Annotated[str | None, Query(description="Results as this run left them.")] = None,
+        wanted: FilterParameter = None,
+        run_id: RunParameter = None,
         group_by: Annotated[
             str | None,
             Query(description="A column of the input: the same for each of its values too."),
@@ -173,10 +198,8 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         experiment_id: str,
         caller: Caller,
         desk: Desk,
-        wanted: Annotated[
-            str | None, Query(alias="filter", description="A filter, as JSON.")
-        ] = None,
-        run_id: Annotated[str | None, Query(description="Results as this run left them.")] = None,
+        wanted: FilterParameter = None,
+        run_id: RunParameter = None,
         named: Annotated[
             str, Query(alias="format", description="csv, jsonl or parquet.")
         ] = FileFormat.JSONL.value,
