@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dragoman.cli.importing import no_search_for_cycles
+from dragoman.cli.importing import keep_what_was_imported, no_search_for_cycles
 
 with no_search_for_cycles():
     import msgspec
@@ -27,6 +27,9 @@ with no_search_for_cycles():
     from dragoman.collector import calm_collector, share_heaps
     from dragoman.observability import configure_logging
     from dragoman.settings import Settings
+
+    if __name__ == "__main__":
+        keep_what_was_imported()
 
 GOODBYE_SECONDS = 5.0
 """How long an orderly end may take; the next process takes up what is not done by then."""
