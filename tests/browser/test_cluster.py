@@ -16,12 +16,15 @@ from tests.servers import RedisProcess
 pytestmark = pytest.mark.redis
 expect.set_options(timeout=PATIENCE_MS)
 
+SMALLER = {"DRAGOMAN_SCHEDULER__POOLS__CELL_SIZE": "50"}
+"""What the second instance should have like the first one."""
+
 
 def test_instances_are_shown_and_dead_letters_are_replayed_and_dropped(
     browser: Browser, own_redis: RedisProcess, tmp_path: Path
 ) -> None:
     with (
-        PairOfServers(own_redis, tmp_path) as servers,
+        PairOfServers(own_redis, tmp_path, None, SMALLER) as servers,
         ConsolePage.opened(browser, servers.one.url) as console,
     ):
         console.go("/cluster")
@@ -30,6 +33,7 @@ def test_instances_are_shown_and_dead_letters_are_replayed_and_dropped(
         for name in ("one", "two"):
             expect(rows.filter(has_text=name)).to_contain_text("Alive")
         expect(console.page.get_by_role("columnheader", name="Share of the nodes")).to_be_visible()
+        console.shows("scheduler.pools.cell_size is 100 at one and 50 at two")
         console.shows("There are none.")
         # In a thread: the browser's own loop runs in this one.
         with ThreadPoolExecutor(1) as thread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -21,12 +22,15 @@ class PairOfServers:
         redis: RedisProcess | RedisCluster,
         folder: Path,
         key: str | None = None,
+        of_two: Mapping[str, str] | None = None,
+        /,
         **settings: str,
     ) -> None:
+        """`of_two` are settings that `two` alone has."""
         self._redis = redis
         self._key = key
         self._folder = folder
-        self._settings = settings
+        self._settings = {"one": settings, "two": {**settings, **(of_two or {})}}
         with ThreadPoolExecutor() as starting:
             self.one, self.two = starting.map(self._start, NAMES)
         eventually(self._are_present, "both instances are present")
@@ -62,7 +66,7 @@ class PairOfServers:
             "DRAGOMAN_SCHEDULER__STATS__SNAPSHOT_SECONDS": "0.5",
             "DRAGOMAN_LAB__ENABLED": "false",
         }
-        env = environment(**{**settings, **self._settings})
+        env = environment(**{**settings, **self._settings[name]})
         return ServerProcess(self._folder / name, "--log-level", "debug", env=env)
 
     def _are_present(self) -> bool:

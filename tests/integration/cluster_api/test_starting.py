@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
+from tests.integration.cluster_api.pair_of_servers import PairOfServers
 from tests.integration.serve.server_process import (
     DRAGOMAN,
     PATIENCE_SECONDS,
@@ -145,24 +146,14 @@ def test_an_instance_whose_name_was_taken_is_no_longer_ready(
 def test_instances_with_settings_that_do_not_go_together_say_which(
     tmp_path: Path, own_redis: RedisProcess
 ) -> None:
-    def start(name: str, cell_size: str) -> ServerProcess:
-        settings = {
-            "DRAGOMAN_CLUSTER__INSTANCE_ID": name,
-            "DRAGOMAN_CLUSTER__RECONCILE_SECONDS": "0.2",
-            "DRAGOMAN_SCHEDULER__POOLS__CELL_SIZE": cell_size,
-        }
-        return ServerProcess(tmp_path / name, env=cluster_environment(own_redis.url, **settings))
-
-    with ThreadPoolExecutor() as starting:
-        one, two = starting.map(start, ("one", "two"), ("100", "50"))
-    said = "scheduler.pools.cell_size is 100 at one and 50 at two"
-    try:
+    smaller = {"DRAGOMAN_SCHEDULER__POOLS__CELL_SIZE": "50"}
+    with PairOfServers(own_redis, tmp_path, None, smaller) as servers:
+        one, two = servers.one, servers.two
+        said = "scheduler.pools.cell_size is 100 at one and 50 at two"
         eventually(lambda: said in str(one.get("/readyz").json()["warnings"]), "one says so")
         assert one.get("/readyz").status_code == 200
-        assert said in one.get("/api/v1/cluster").json()["disagreement"]
+        assert said in servers.look(one, "/cluster")["disagreement"]
         code, _, errors = run("cluster", "status", "--url", one.url)
         assert (code, said in errors) == (0, True)
-    finally:
         two.end()
-    eventually(lambda: one.get("/readyz").json()["warnings"] == [], "one is alone")
-    one.end()
+        eventually(lambda: one.get("/readyz").json()["warnings"] == [], "one is alone")

@@ -76,14 +76,13 @@ function Instances({ rows }: { rows: readonly InstanceRow[] }) {
 
 /** Settings that the instances should have alike and have not. */
 function Disagreement() {
-  const text = useText();
   const cluster = useQuery({
     queryKey: ["cluster"],
     queryFn: () => answerOf(api.GET("/api/v1/cluster")),
   });
   if (!cluster.data?.disagreement) return null;
   return (
-    <Alert variant="outline" color="yellow" title={text("settingsDiffer")}>
+    <Alert color="orange" variant="outline" role="status" lang="en">
       {cluster.data.disagreement}
     </Alert>
   );

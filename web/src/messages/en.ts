@@ -422,7 +422,6 @@ export const en = {
   sessionState_over: "Over",
   sessionTitle: "Session {session}",
   sessions: "Sessions",
-  settingsDiffer: "Settings differ between instances",
   settings: "Settings",
   severityPage: "Page",
   severityTicket: "Ticket",

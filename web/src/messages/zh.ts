@@ -412,7 +412,6 @@ export const zh: Messages = {
   sessionState_over: "已结束",
   sessionTitle: "会话 {session}",
   sessions: "会话",
-  settingsDiffer: "实例之间的设置不一致",
   settings: "设置",
   severityPage: "紧急",
   severityTicket: "工单",
