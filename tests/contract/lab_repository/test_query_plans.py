@@ -215,6 +215,12 @@ BY_A_USER: dict[str, Call] = {
         None,
         10,
     ),
+    "how many rows pass": lambda c, run, ids: result_rows.count_rows(
+        c, EXPERIMENT, None, Condition("score.exact", Op.AT_LEAST, 0.5)
+    ),
+    "how many rows of a run": lambda c, run, ids: result_rows.count_rows(
+        c, EXPERIMENT, run.run_id, EVERYTHING
+    ),
     "rows of items": lambda c, run, ids: result_rows.rows_of_items(
         c, EXPERIMENT, first_of(ids[:3])
     ),
