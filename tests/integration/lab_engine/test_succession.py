@@ -20,7 +20,7 @@ from tests.integration.lab_engine.laboratory import (
 
 from dragoman.lab.model import Budget, EvaluatorSpec, ExperimentSpec, TargetSpec, VersionId
 from dragoman.lab.plugins import Context
-from dragoman.lab.repository import journaling
+from dragoman.lab.repository import Lease, items, journaling
 from dragoman.lab.states import RunStatus
 from dragoman.lab.worker import worker as worker_module
 from dragoman.settings import LabSettings
@@ -30,6 +30,9 @@ CONCURRENCY = 6
 
 UNHURRIED = STEADY.model_copy(update={"safety_tick_ms": 3_600_000})
 """The scheduler acts when it is told something, and never by itself."""
+
+UNWATCHED = UNHURRIED.model_copy(update={"lease_seconds": 3_600.0})
+"""Nor does a worker: what lies there would lie there for an hour."""
 
 
 class Calls:
@@ -136,16 +139,33 @@ def test_items_that_end_together_are_written_together(
 
 
 def test_what_was_set_aside_while_places_waited_begins_in_them(database_url: str) -> None:
-    """Nothing looks around here: what lies there would lie there for an hour."""
     calls = Calls(seconds=0.0)
-    settings = UNHURRIED.model_copy(update={"lease_seconds": 3_600.0})
 
     async def story() -> None:
-        async with laboratory(database_url, settings, context=calls.context) as at:
+        async with laboratory(database_url, UNWATCHED, context=calls.context) as at:
             version = await with_items(at, 1_000)
             await at.run(spec(version))
             assert set(calls.called.values()) == {1}
             assert len(calls.called) == 1_000
+
+    asyncio.run(story())
+
+
+def test_items_that_were_locked_when_they_were_to_be_taken_are_taken_soon(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, take = Calls(seconds=0.0), items.take
+    locked = iter((True, True, False))
+
+    def passed_by(*arguments: Any) -> list[Lease]:
+        return [] if next(locked, False) else take(*arguments)
+
+    monkeypatch.setattr(items, "take", passed_by)
+
+    async def story() -> None:
+        async with laboratory(database_url, UNWATCHED, context=calls.context) as at:
+            await at.run(spec(await with_items(at)))
+            assert calls.called == Counter({f"k{number}": 1 for number in range(ITEMS)})
 
     asyncio.run(story())
 

@@ -45,8 +45,11 @@ LEAVE_SECONDS = 5.0
 TAKEN_AT_ONCE = 16
 """Items that a worker takes in one go of those that were not named to it: others want some, too."""
 
-_TAKING = ("_hear_offers", "_take_offers")
+_TAKING = ("_hear_offers", "_take_offers", "_look_for_missed")
 """The loops that bring new work."""
+
+MISSED_SECONDS = 0.05
+"""Offered items that could not be taken are looked for again this much later."""
 
 NEWS_SECONDS = 0.1
 """Results of items whose places are taken again are told to the scheduler this much later."""
@@ -95,6 +98,7 @@ class Worker:
         self._something_to_do = asyncio.Event()
         self._wants_more = asyncio.Event()
         self._wants_more.set()
+        self._missed_some = asyncio.Event()
         self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
         self._handle: Handler[Portion] = chain([self._shield, self._check], self._execute)
@@ -108,7 +112,7 @@ class Worker:
         """Begin to take items."""
         for loop in (
             *(self._hear_offers, self._hear_stops, self._take_offers),
-            *(self._renew_leases, self._look_around),
+            *(self._renew_leases, self._look_around, self._look_for_missed),
         ):
             self._loops.append(asyncio.create_task(loop(), name=loop.__name__))
 
@@ -324,6 +328,8 @@ class Worker:
         self._taking = asyncio.ensure_future(self._store.write(take_some))
         taken, ahead = await asyncio.shield(self._taking)
         self._taking = None
+        if len(taken) < (len(offer.keys) or most):
+            self._missed_some.set()
         if not offer.keys:
             self._backlog.took_fewer(offer, len(taken))
             if len(taken) == most:
@@ -568,6 +574,18 @@ class Worker:
             await self._unless_in_trouble(self._pacer.settle(self._places))
             if not self._is_draining:
                 await self._unless_in_trouble(self._look_for_work())
+
+    async def _look_for_missed(self) -> None:
+        """Look again for items that were to be taken.
+
+        Mostly another worker has them. But a transaction that only passes by locks rows, too, in
+        MariaDB above all: whoever takes items then finds none, and no other hint comes for them.
+        """
+        while True:
+            await self._missed_some.wait()
+            await asyncio.sleep(MISSED_SECONDS)
+            self._missed_some.clear()
+            await self._unless_in_trouble(self._look_for_work())
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
         """Do something that is repeated anyway: a failure is only logged."""
