@@ -103,6 +103,7 @@ ON_A_TIMER: dict[str, Call] = {
         c, msgspec.structs.replace(run, start_done=True)
     ),
     "offered": lambda c, run, ids: items.offered(c, run.run_id, 100),
+    "untaken": lambda c, run, ids: items.untaken(c, run.run_id, first_of(ids[10:12])),
     "take": lambda c, run, ids: items.take(c, run.run_id, first_of(ids[10:12]), "w-2", 1000),
     "take any": lambda c, run, ids: items.take_any(c, run.run_id, 2, "w-2", 1000),
     "take next": lambda c, run, ids: items.take_next(c, run.run_id, "w-2", 1000, places=1, ahead=2),

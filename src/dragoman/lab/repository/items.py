@@ -42,6 +42,8 @@ _OFFERED = by_state(
     .limit(sa.bindparam("most"))
 )
 
+_STILL_OFFERED = sa.select(_log.item_id, _log.repetition).where(*_UNTAKEN, _THESE)
+
 _TO_BE_HAD = (
     sa.select(item_run_log)
     .where(*_UNTAKEN, _THESE)
@@ -132,6 +134,12 @@ class Lease(msgspec.Struct, frozen=True):
 def offered(connection: StoreConnection, run_id: RunId, most: int) -> list[ItemKey]:
     """Items of the run that were handed out and that no worker has taken."""
     rows = connection.execute(_OFFERED, {"run": run_id, "most": most})
+    return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
+
+
+def untaken(connection: StoreConnection, run_id: RunId, keys: Sequence[ItemKey]) -> list[ItemKey]:
+    """Those of the items that no worker has taken, whoever locks them at this moment."""
+    rows = connection.execute(_STILL_OFFERED, {"run": run_id, "keys": as_keys(keys)})
     return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, StoreError
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
-from dragoman.lab.model import Experiment, Run, RunId
+from dragoman.lab.model import Experiment, ItemKey, Run, RunId
 from dragoman.lab.queue import ItemOffer, Queue
 from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
@@ -98,6 +98,8 @@ class Worker:
         self._something_to_do = asyncio.Event()
         self._wants_more = asyncio.Event()
         self._wants_more.set()
+        self._missed: dict[RunId, dict[ItemKey, None]] = {}
+        """Items that were to be taken and could not be; none named: any of the run."""
         self._missed_some = asyncio.Event()
         self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
@@ -328,8 +330,7 @@ class Worker:
         self._taking = asyncio.ensure_future(self._store.write(take_some))
         taken, ahead = await asyncio.shield(self._taking)
         self._taking = None
-        if len(taken) < (len(offer.keys) or most):
-            self._missed_some.set()
+        self._note_missed(offer, taken)
         if not offer.keys:
             self._backlog.took_fewer(offer, len(taken))
             if len(taken) == most:
@@ -575,17 +576,43 @@ class Worker:
             if not self._is_draining:
                 await self._unless_in_trouble(self._look_for_work())
 
+    def _note_missed(self, offer: Portion, taken: Sequence[TakenItem]) -> None:
+        held = {one.lease.key for one in taken}
+        missed = [key for key in offer.keys if key not in held]
+        if missed or not taken:
+            self._missed.setdefault(offer.run_id, {}).update(dict.fromkeys(missed))
+            self._missed_some.set()
+
     async def _look_for_missed(self) -> None:
-        """Look again for items that were to be taken.
+        """Look again for items that could not be taken.
 
         Mostly another worker has them. But a transaction that only passes by locks rows, too, in
-        MariaDB above all: whoever takes items then finds none, and no other hint comes for them.
+        MariaDB above all: then no worker finds them, and no other hint comes for them.
         """
         while True:
             await self._missed_some.wait()
             await asyncio.sleep(MISSED_SECONDS)
             self._missed_some.clear()
-            await self._unless_in_trouble(self._look_for_work())
+            missed, self._missed = self._missed, {}
+            await self._unless_in_trouble(self._offer_again(missed))
+
+    async def _offer_again(self, missed: Mapping[RunId, Iterable[ItemKey]]) -> None:
+        def untaken(connection: StoreConnection) -> list[ItemOffer]:
+            offers = []
+            for run_id, keys in missed.items():
+                named = tuple(keys)
+                left = (
+                    items.untaken(connection, run_id, named)
+                    if named
+                    else items.offered(connection, run_id, 1)
+                )
+                if left:
+                    offers.append(ItemOffer(run_id, tuple(left) if named else ()))
+            return offers
+
+        for offer in await self._store.read(untaken):
+            self._backlog.add(offer)
+        self._something_to_do.set()
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
         """Do something that is repeated anyway: a failure is only logged."""
