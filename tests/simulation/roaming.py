@@ -101,6 +101,7 @@ async def what_is_left(world: ClusterWorld) -> dict[str, object]:
             f"{name}'s sessions": len(sessions),
             f"{name}'s languages": sessions.languages._spelling,
             f"{name}'s looks for silent clients": sessions._looks,
+            f"{name}'s sessions that are looked at": sessions._looked_at,
             f"{name}'s sessions that ended": sessions._gone,
             f"{name}'s tenants": sessions._by_tenant,
             f"{name}'s sessions to forget": sessions._to_forget,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 from tests.simulation.speakers import Speaker, open_speaker
 from tests.simulation.world import World, play
 
+from dragoman.ids import SessionId
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import JobResult, Outcome
+from dragoman.live.sessions import Session
 from dragoman.testing import JobEnding, SubmittedJob, seconds
 
 TEXT = "x" * 1_000
@@ -104,6 +108,27 @@ def test_nothing_is_kept_of_a_session_that_has_ended_once_its_leases_have() -> N
         assert kept(world) == 0
 
     play(story)
+
+
+def test_a_session_that_has_ended_is_let_go_of_at_once() -> None:
+    """Peers that come back again and again would fill the memory with what they left."""
+
+    async def story(world: World) -> None:
+        await world.node("n", slots=4, service=seconds(1))
+        speaker = await open_speaker(world, acknowledges=True)
+        (session_id,) = (session.session_id for session in world.plane.sessions)
+        assert len(sessions_in_memory(session_id)) == 1
+        await speaker.close()
+        await world.pass_time(1)
+        assert sessions_in_memory(session_id) == []
+
+    play(story)
+
+
+def sessions_in_memory(session_id: SessionId) -> list[Session]:
+    gc.collect()
+    found = [one for one in gc.get_objects() if isinstance(one, Session)]
+    return [one for one in found if one.session_id == session_id]
 
 
 def test_results_that_no_client_will_come_for_make_room_for_new_work() -> None:

@@ -139,7 +139,6 @@ class Session:
         "handed_on",
         "init",
         "input",
-        "is_looked_at",
         "last_heard",
         "link",
         "next_utterance_index",
@@ -175,8 +174,6 @@ class Session:
         self.last_heard = context.clock.monotonic()
         self.handed_on = False
         """Another instance has the session, or may have it: it is over here, but only here."""
-        self.is_looked_at = False
-        """It has a look at whether its client has fallen silent ahead of it."""
         self._context = context
         self._dispatcher = context.dispatcher
         self._budget = context.budget

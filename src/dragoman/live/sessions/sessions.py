@@ -94,8 +94,11 @@ class Sessions:
         self.changes = 0
         """How often a session came, went, lost its client or got it back."""
         self.recent = context.recent
-        self._looks: list[tuple[float, SessionId, Session]] = []
-        """When to see whether a connected session's client has fallen silent; one entry each."""
+        self._looks: list[tuple[float, SessionId]] = []
+        """When to see whether a connected session's client has fallen silent; one entry each. By
+        name: a session that ends before its look is let go of."""
+        self._looked_at: set[SessionId] = set()
+        """Those with an entry."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()
         """Disconnected ones, and since when."""
         self._drained: asyncio.Event | None = None
@@ -198,8 +201,8 @@ class Sessions:
 
     def _connected(self, session: Session) -> None:
         session.last_heard = self._clock.monotonic()
-        if not session.is_looked_at:
-            session.is_looked_at = True
+        if session.session_id not in self._looked_at:
+            self._looked_at.add(session.session_id)
             self._look_later(session)
 
     def disconnected(self, session: Session, link: ClientLink) -> None:
@@ -463,18 +466,19 @@ class Sessions:
         """Connected sessions whose client has said nothing for too long."""
         timeout, looks = self._rules.heartbeat_timeout_seconds, self._looks
         while looks and looks[0][0] <= now:
-            _, _, session = heappop(looks)
-            if session.link is None or session.state is SessionState.OVER:
-                session.is_looked_at = False
+            _, session_id = heappop(looks)
+            session = self._open.get(session_id)
+            if session is None or session.link is None:
+                self._looked_at.discard(session_id)
             elif session.last_heard + timeout > now:
                 self._look_later(session)
             else:
-                session.is_looked_at = False
+                self._looked_at.discard(session_id)
                 yield session
 
     def _look_later(self, session: Session) -> None:
         due = session.last_heard + self._rules.heartbeat_timeout_seconds
-        heappush(self._looks, (due, session.session_id, session))
+        heappush(self._looks, (due, session.session_id))
 
     def _gone_since(self, limit: float) -> Iterator[SessionId]:
         for session_id, since in list(self._gone.items()):
