@@ -99,7 +99,7 @@ class Worker:
         self._wants_more = asyncio.Event()
         self._wants_more.set()
         self._missed: dict[RunId, dict[ItemKey, None]] = {}
-        """Items that were to be taken and could not be; none named: any of the run."""
+        """Named items that were to be taken and could not be."""
         self._missed_some = asyncio.Event()
         self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
@@ -579,7 +579,7 @@ class Worker:
     def _note_missed(self, offer: Portion, taken: Sequence[TakenItem]) -> None:
         held = {one.lease.key for one in taken}
         missed = [key for key in offer.keys if key not in held]
-        if missed or not taken:
+        if missed:
             self._missed.setdefault(offer.run_id, {}).update(dict.fromkeys(missed))
             self._missed_some.set()
 
@@ -598,20 +598,14 @@ class Worker:
 
     async def _offer_again(self, missed: Mapping[RunId, Iterable[ItemKey]]) -> None:
         def untaken(connection: StoreConnection) -> list[ItemOffer]:
-            offers = []
-            for run_id, keys in missed.items():
-                named = tuple(keys)
-                left = (
-                    items.untaken(connection, run_id, named)
-                    if named
-                    else items.offered(connection, run_id, 1)
-                )
-                if left:
-                    offers.append(ItemOffer(run_id, tuple(left) if named else ()))
-            return offers
+            return [
+                ItemOffer(run_id, tuple(items.untaken(connection, run_id, tuple(keys))))
+                for run_id, keys in missed.items()
+            ]
 
         for offer in await self._store.read(untaken):
-            self._backlog.add(offer)
+            if offer.keys:
+                self._backlog.add(offer)
         self._something_to_do.set()
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
