@@ -128,3 +128,10 @@ def test_a_source_tree_where_nothing_was_built_says_so_with_the_command(tmp_path
     assert "unsafe" not in str(policy_of(answer))
     for path in ("/assets/index-1a.js", "/licences.txt"):
         assert get(tmp_path, path).status_code == 404
+
+
+def test_a_console_that_an_earlier_version_built_is_to_be_built_again(built: Path) -> None:
+    (built / "licences.txt").unlink()
+    answer = get(built, "/")
+    assert answer.status_code == 503
+    assert "make setup" in answer.text

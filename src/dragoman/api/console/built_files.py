@@ -54,9 +54,9 @@ class BuiltConsole:
 
 
 def read_built(folder: Traversable = BUILT) -> BuiltConsole | None:
-    """What was built; None in a source tree where nothing was."""
-    page = folder / "index.html"
-    if not page.is_file():
+    """What was built; None in a source tree where nothing was, or an earlier version."""
+    page, licences = folder / "index.html", folder / "licences.txt"
+    if not (page.is_file() and licences.is_file()):
         return None
     contents = {
         file.name: file.read_bytes() for file in (folder / "assets").iterdir() if file.is_file()
@@ -74,8 +74,9 @@ def read_built(folder: Traversable = BUILT) -> BuiltConsole | None:
         for name, content in contents.items()
         if _ending(name) in _MEDIA_TYPES
     }
-    licences = (folder / "licences.txt").read_text(encoding="utf-8")
-    return BuiltConsole(page.read_text(encoding="utf-8"), files, licences)
+    return BuiltConsole(
+        page.read_text(encoding="utf-8"), files, licences.read_text(encoding="utf-8")
+    )
 
 
 def _ending(name: str) -> str:

@@ -138,7 +138,7 @@ def offered(connection: StoreConnection, run_id: RunId, most: int) -> list[ItemK
 
 
 def untaken(connection: StoreConnection, run_id: RunId, keys: Sequence[ItemKey]) -> list[ItemKey]:
-    """Those of the items that no worker has taken, whoever locks them at this moment."""
+    """Those of the items that no worker has taken, locked by a transaction or not."""
     rows = connection.execute(_STILL_OFFERED, {"run": run_id, "keys": as_keys(keys)})
     return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
 
